@@ -1,0 +1,21 @@
+# Flags shared by every target, as one INTERFACE library.
+add_library(bst_flags INTERFACE)
+target_compile_definitions(bst_flags INTERFACE _GNU_SOURCE BST_VERSION="${PROJECT_VERSION}")
+target_compile_options(bst_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
+    -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef -fno-common -fvisibility=hidden
+    -ffp-contract=off)
+target_include_directories(bst_flags INTERFACE ${CMAKE_SOURCE_DIR})
+if(BSTUNE_SANITIZE)
+    target_compile_options(bst_flags INTERFACE -fsanitize=${BSTUNE_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(bst_flags INTERFACE -fsanitize=${BSTUNE_SANITIZE})
+    if(BSTUNE_SANITIZE MATCHES "undefined")
+        target_compile_options(bst_flags INTERFACE -fno-sanitize-recover=all)
+    endif()
+endif()
+
+# bst_layer(NAME FILES... LINKS LIB...): the static library of one layer.
+function(bst_layer name)
+    cmake_parse_arguments(PARSE_ARGV 1 L "" "" "LINKS;PRIVATE_LINKS")
+    add_library(${name} STATIC ${L_UNPARSED_ARGUMENTS})
+    target_link_libraries(${name} PUBLIC bst_flags ${L_LINKS} PRIVATE ${L_PRIVATE_LINKS})
+endfunction()

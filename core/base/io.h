@@ -1,0 +1,26 @@
+/* Files: whole writes, whole reads with a cap, durable replacement. Every open for writing is
+ * O_NOFOLLOW|O_CLOEXEC. Errors are BST_E_IO with path and errno's words. */
+#ifndef BST_BASE_IO_H
+#define BST_BASE_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/err.h"
+
+BST_MUST_USE enum bst_err bst_io_write_full(int fd, const void *data, size_t n, const char *what);
+BST_MUST_USE enum bst_err bst_io_read_full(int fd, void *data, size_t n, const char *what);
+/* Whole file, NUL-terminated; BST_E_RANGE when larger than cap. Caller frees with bst_free. */
+BST_MUST_USE enum bst_err bst_io_read_file(const char *path, size_t cap, char **data, size_t *n);
+/* temp in the same directory, fsync, rename, fsync of the directory. */
+BST_MUST_USE enum bst_err bst_io_replace_file(const char *path, const void *data, size_t n);
+BST_MUST_USE enum bst_err bst_io_make_dirs(const char *path, mode_t mode);
+BST_MUST_USE enum bst_err bst_io_sync_dir(const char *path);
+/* Opens for writing: O_CREAT|O_NOFOLLOW|O_CLOEXEC plus `flags` (O_APPEND, O_EXCL, O_TRUNC). */
+BST_MUST_USE enum bst_err bst_io_open_write(const char *path, int flags, mode_t mode, int *fd);
+BST_MUST_USE enum bst_err bst_io_remove_tree(const char *path);
+bool bst_io_exists(const char *path);
+
+#endif

@@ -1,0 +1,23 @@
+/* Text from outside made safe to show: control characters, invalid UTF-8, bidi and zero-width
+ * characters become visible escapes. Everything that reaches a terminal or a log passes here. */
+#ifndef BST_BASE_TEXT_H
+#define BST_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/sb.h"
+
+void bst_text_clean(struct bst_sb *out, const char *s, size_t n);
+/* Edit distance for "did you mean": index of the nearest of `names` within 3 edits and half the
+ * word, or -1. */
+int bst_text_nearest(const char *word, const char *const *names, int n_names);
+/* Names of presets and runs: ^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$ */
+bool bst_text_is_name(const char *s);
+/* "1.95 GiB", "512 B" */
+void bst_text_bytes(uint64_t bytes, char out[32]);
+/* "8GiB", "512MiB", "1000" → bytes */
+bool bst_text_parse_bytes(const char *s, uint64_t *out);
+
+#endif
