@@ -6,5 +6,7 @@
 #include <stdint.h>
 
 uint32_t bst_crc32c(uint32_t crc, const void *data, size_t n);
+/* The same without the processor's instruction; what other machines run, kept for the test. */
+uint32_t bst_crc32c_portable(uint32_t crc, const void *data, size_t n);
 
 #endif

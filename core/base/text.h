@@ -9,6 +9,9 @@
 
 #include "core/base/sb.h"
 
+/* Bytes of the UTF-8 sequence at s and its code point; 0 when it is not valid UTF-8 (RFC 3629). */
+size_t bst_text_utf8(const char *s, size_t n, uint32_t *point);
+
 void bst_text_clean(struct bst_sb *out, const char *s, size_t n);
 /* Edit distance for "did you mean": index of the nearest of `names` within 3 edits and half the
  * word, or -1. */
