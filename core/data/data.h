@@ -1,0 +1,91 @@
+/* Data sets by name, and the loader that feeds one rank. A data set is read-only and shared by threads
+ * once open. Samples are one endless stream: position p is sample perm(seed, p / N)[p mod N] of epoch
+ * p / N, so that neither a batch change nor a resume repeats or drops one. */
+#ifndef BST_DATA_DATA_H
+#define BST_DATA_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+struct bst_data_cfg {
+    const char *format; /* "idx", "cifar10", "imagefolder", "shapes" */
+    const char *path;   /* folder; NULL: the format's own place */
+    int image_size;     /* imagefolder: crop; shapes: side; 0: the set's own */
+    int classes;        /* shapes; 0: its own */
+    int channels;       /* shapes; 0: its own */
+    int64_t train_count, eval_count; /* shapes; else a limit on the samples used; 0: all */
+    bool augment;       /* training only: crop and flip */
+    uint64_t seed;
+    int threads;        /* decoding threads; 0: none of its own where the set is in memory */
+};
+
+enum bst_part { BST_TRAIN, BST_EVAL };
+
+struct bst_data_info {
+    int64_t n[2]; /* by enum bst_part */
+    int height, width, channels, classes;
+    char note[160]; /* something the person should know, e.g. that generated data stand in; "" if not */
+    const char *diagnostic; /* "BST-nnn" for the note, or NULL */
+};
+
+struct bst_dataset;
+
+/* One row of the table in formats.c. Decodes sample `index` into out, uint8 [H, W, C]; `key` picks the
+ * augmentation (same key, same pixels). Threads call get() at once. */
+struct bst_data_format {
+    const char *name;
+    const char *about;
+    enum bst_err (*open)(const struct bst_data_cfg *cfg, void **state, struct bst_data_info *info);
+    void (*close)(void *state);
+    enum bst_err (*get)(void *state, enum bst_part part, int64_t index, uint64_t key, uint8_t *out,
+                        int32_t *label);
+};
+
+extern const struct bst_data_format *const bst_data_formats[]; /* NULL-terminated */
+
+BST_MUST_USE enum bst_err bst_dataset_open(const struct bst_data_cfg *cfg, struct bst_dataset **out);
+void bst_dataset_close(struct bst_dataset *ds);
+const struct bst_data_info *bst_dataset_info(const struct bst_dataset *ds);
+/* Class name, or NULL where the set has none. Borrowed. */
+const char *bst_dataset_class(const struct bst_dataset *ds, int label);
+
+/* The sample at stream position p of the training part (evaluation runs 0 … n-1 in order). */
+int64_t bst_sampler_index(uint64_t seed, int64_t n, uint64_t position, bool shuffle);
+
+/* A loader fills slots ahead of the rank that takes them. One taker. `ask` says which range will be taken
+ * next (any number of ranges, in order); a range that is asked for again, or dropped by `forget`, costs
+ * nothing but its work. `take` of a range that was not asked for loads it now. */
+struct bst_loader_cfg {
+    struct bst_dataset *ds;
+    enum bst_part part;
+    bool shuffle;
+    uint64_t seed;
+    int max_batch; /* largest range */
+    int slots;     /* ranges in flight; ≥ 2 overlaps loading with training */
+    int threads;
+};
+
+struct bst_batch {
+    const uint8_t *images; /* [n, H, W, C] */
+    const int32_t *labels; /* [n] */
+    const int64_t *index;  /* [n] samples used */
+    int n;
+    int n_bad;             /* substituted because they could not be read */
+    int slot;
+};
+
+struct bst_loader;
+BST_MUST_USE enum bst_err bst_loader_new(const struct bst_loader_cfg *cfg, struct bst_loader **out);
+void bst_loader_free(struct bst_loader *l);
+void bst_loader_ask(struct bst_loader *l, uint64_t first, int n);
+BST_MUST_USE enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, int n,
+                                          struct bst_batch *out);
+void bst_loader_give_back(struct bst_loader *l, const struct bst_batch *b);
+void bst_loader_forget(struct bst_loader *l);
+/* Bytes held for slots, for the memory table; and seconds take() has waited so far. */
+size_t bst_loader_bytes(const struct bst_loader *l);
+double bst_loader_waited(const struct bst_loader *l);
+
+#endif
