@@ -5,6 +5,7 @@
 #define BST_DATA_DATA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/err.h"

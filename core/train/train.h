@@ -62,7 +62,7 @@ struct bst_layer_norm { /* one trained parameter */
     double grad_norm, weight_norm;
 };
 
-struct bst_memory { /* bytes of one rank, planned = asked for */
+struct bst_rank_memory { /* bytes of one rank, planned = asked for */
     uint64_t weights, gradients, optimizer, staged, activations, arena, loader, total;
     uint64_t limit, held; /* held: counted by the allocator */
 };
@@ -75,7 +75,7 @@ void bst_trainer_close(struct bst_trainer *t);
 /* Bytes a rank would need for this split, without allocating; the plan itself is kept for the change that
  * may follow. BST_E_NOMEM (with both sizes in the text) when it exceeds the limit. */
 BST_MUST_USE enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_batches,
-                                           struct bst_memory *out);
+                                           struct bst_rank_memory *out);
 /* Largest micro-batch whose plan fits, 1 … most; 0 and BST_E_NOMEM when none does. */
 BST_MUST_USE enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int most, int *out);
 /* Swaps to the programs and the arena of this split on every rank; the old ones stay in force on failure.
@@ -98,7 +98,7 @@ BST_MUST_USE enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_i
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
 /* Per-parameter norms of the last update; n_trained entries, borrowed until the next call. */
 const struct bst_layer_norm *bst_trainer_layers(const struct bst_trainer *t, int *n);
-void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_memory *out);
+void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_memory *out);
 void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device_info *out);
 int64_t bst_trainer_parameters(const struct bst_trainer *t); /* trained numbers */
 uint64_t bst_trainer_memory_default(int ranks); /* min(MemAvailable, cgroup limit) · 0.9 / ranks */

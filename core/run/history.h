@@ -1,0 +1,47 @@
+/* The past of a run, read from its files (metrics.jsonl, journal.jsonl), which is what the console draws:
+ * the trainer pays nothing for a viewer. Grows as the files grow; a replay reads the same files. */
+#ifndef BST_RUN_HISTORY_H
+#define BST_RUN_HISTORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+struct bst_history_update { /* NaN where the line says null */
+    double samples, epoch, loss, learning_rate, grad_norm, samples_per_sec, loss_scale;
+    double seconds; /* of the run's own time, from the line's "elapsed" */
+    uint64_t update;
+    int64_t global_batch;
+    int micro_batch, accumulation;
+    bool nonfinite;
+};
+
+struct bst_history_eval {
+    double samples, loss, accuracy;
+};
+
+struct bst_history_event { /* a journal entry or a diagnostic */
+    double samples, wall;
+    uint64_t seq, update;
+    char code[12];     /* "" for a plain change */
+    char source[24];   /* "console", "ctl", "trainer" */
+    char text[200];    /* "batch 256 → 307, learning rate 0.1 → 0.12" */
+    bool refused;
+};
+
+struct bst_history {
+    struct bst_history_update *updates;
+    struct bst_history_eval *evals;
+    struct bst_history_event *events;
+    int n_updates, n_evals, n_events;
+    uint64_t generation; /* grows when anything was added */
+};
+
+BST_MUST_USE enum bst_err bst_history_open(const char *dir, struct bst_history **out);
+void bst_history_close(struct bst_history *h);
+/* Reads what the files have grown by (at most a few MB a call); true when something came. Lines cut in
+ * half wait for their rest; a resume that went back replaces what it repeats. */
+bool bst_history_poll(struct bst_history *h);
+
+#endif

@@ -1,0 +1,82 @@
+/* What a running trainer says of itself: one plain value, filled by the session between updates, sent as
+ * one JSON object, read back by consoles, `status` and `ctl`. A measured field carries a validity: the
+ * screen shows n/a, never a made-up 0. */
+#ifndef BST_RUN_STATUS_H
+#define BST_RUN_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/sb.h"
+
+#define BST_MAX_DEVICES 16
+#define BST_MAX_LAYERS 512
+
+struct bst_metric {
+    double value;
+    bool valid;
+};
+
+enum bst_phase {
+    BST_PHASE_STARTING,
+    BST_PHASE_TRAINING,
+    BST_PHASE_EVALUATING,
+    BST_PHASE_SAVING,
+    BST_PHASE_PAUSED,
+    BST_PHASE_DONE,
+    BST_PHASE_FAILED,
+    BST_PHASE_STOPPING,
+};
+const char *bst_phase_name(enum bst_phase p);
+
+struct bst_status_device {
+    char name[96];
+    struct bst_metric memory_planned, memory_used, memory_peak, memory_limit; /* bytes */
+    struct bst_metric utilisation;    /* 0…1: CPU time of the rank's team over wall time */
+    struct bst_metric temperature;    /* °C */
+    struct bst_metric samples_per_sec;
+    int threads;
+};
+
+struct bst_status_layer {
+    char name[96];
+    struct bst_metric grad_norm, weight_norm;
+};
+
+/* The schedule in force, enough for a console to draw its curve with core/tune. */
+struct bst_schedule;
+
+struct bst_status {
+    char run[80], preset[80], net[40], data[40], host[80];
+    char dir[512];
+    int pid;
+    enum bst_phase phase;
+    char note[256];           /* last error or notice, cleaned; "" if none */
+    char note_code[12];
+    uint64_t update, samples, samples_total; /* samples_total: end of the run */
+    int64_t samples_per_epoch;
+    double epoch, epochs_total;
+    int64_t global_batch;
+    int micro_batch, accumulation, n_devices;
+    struct bst_metric learning_rate, loss, train_accuracy, eval_loss, eval_accuracy, best_accuracy;
+    struct bst_metric grad_norm, grad_low, grad_high; /* the norm and its healthy band */
+    uint64_t nonfinite, skipped;
+    struct bst_metric samples_per_sec, data_wait, eta_seconds, elapsed_seconds;
+    struct bst_metric last_checkpoint_samples;
+    uint64_t warmup_samples;
+    double momentum, weight_decay, max_grad_norm, label_smoothing;
+    char optimizer[16], lr_scheduler[16], lr_scaling[20], precision[8], backend[16];
+    char lease[80];           /* who holds it; "" nobody */
+    bool you_hold_lease;      /* filled per client */
+    int n_clients;
+    uint64_t journal_seq;     /* entries so far */
+    struct bst_status_device devices[BST_MAX_DEVICES];
+    int n_layers;
+    struct bst_status_layer layers[BST_MAX_LAYERS];
+};
+
+void bst_status_print(const struct bst_status *s, struct bst_sb *out, bool with_layers);
+/* false with the error text of bst_fail when it is not a status object. */
+BST_MUST_USE enum bst_err bst_status_parse(const char *json, struct bst_status *out);
+
+#endif
