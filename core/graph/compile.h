@@ -8,6 +8,7 @@ struct bst_compile_opts {
     bool training;   /* false: evaluation, with the running statistics */
     bool accumulate; /* more than one micro-batch makes an update */
     bool no_fuse;    /* every instruction alone (tests) */
+    bool no_alias;   /* nothing in place (tests) */
 };
 
 /* The program borrows `params`, `d` and `be`. On failure *out is NULL and nothing is held. */

@@ -18,8 +18,11 @@ struct bst_wants {
 
 struct bst_describe {
     /* Chooses layouts and prepares whatever the instruction needs to run (primitives, tables). Values are
-     * read from p->values. `accumulate`: the parameter gradients written here will sometimes be added to
-     * what is there. BST_E_UNSUPPORTED for a fused form makes the compiler ask for the unfused ones. */
+     * read from p->values. For a gradient's destination w->dst holds the layout of the value it is the
+     * gradient of, as a hint; for a parameter's gradient the parameter's, which is fixed. `accumulate`: a
+     * destination in BST_MEM_GRAD will sometimes be added to. May be asked again for the same instruction
+     * after one that named another layout for such a destination. BST_E_UNSUPPORTED for a fused form (a
+     * flag of BST_IF_*) makes the compiler ask for the unfused ones. */
     enum bst_err (*describe)(struct bst_be *be, const struct bst_program *p, const struct bst_instr *in,
                              bool accumulate, struct bst_wants *w);
     void (*release)(struct bst_be *be, void *handle);

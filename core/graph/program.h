@@ -29,8 +29,11 @@ enum bst_instr_op {
     BST_I_REORDER,           /* dst               <- src: same numbers, other layout */
     BST_I_N_OPS
 };
-/* Every destination is overwritten, but parameter gradients (dweight, dbias, dscale, dshift) are added to
- * when the step says `accumulate`. */
+/* Every destination is overwritten, but one in BST_MEM_GRAD (dweight, dbias, dscale, dshift) is added to when
+ * the step says `accumulate`. Where the layout a backend wants for a gradient is not the parameter's, the
+ * compiler makes the instruction write a value in the arena, which is overwritten like any other, and
+ * puts a BST_I_REORDER into BST_MEM_GRAD behind it: that one then adds. So the rule for a backend is one:
+ * a destination is added to if p->values[in->dst[i]].memory is BST_MEM_GRAD and step->accumulate. */
 const char *bst_instr_op_name(enum bst_instr_op op);
 
 enum {
