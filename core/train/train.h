@@ -1,6 +1,7 @@
-/* The trainer: one net on R ranks, advanced one update at a time. The session (core/run) owns it and calls
- * it from one thread; each rank has a thread of its own inside. Every number that may change while the
- * run lives comes in with the call, so a change is a matter of what the next call says. */
+/* The trainer: one net on R ranks, advanced one update at a time. The session (core/run) owns it
+ * and calls it from one thread; each rank has a thread of its own inside. Every number that may
+ * change while the run lives comes in with the call, so a change is a matter of what the next call
+ * says. */
 #ifndef BST_TRAIN_TRAIN_H
 #define BST_TRAIN_TRAIN_H
 
@@ -14,7 +15,7 @@
 
 struct bst_lr_group { /* anchored fnmatch pattern over parameter names; first match wins */
     const char *match;
-    double factor;       /* of the learning rate; 0 freezes */
+    double factor; /* of the learning rate; 0 freezes: no update, no part in the global norm */
     double weight_decay; /* < 0: the run's own */
 };
 
@@ -23,20 +24,20 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
     struct bst_net_cfg net_cfg;
     const struct bst_backend *backend;
     int ranks;
-    int threads;             /* a rank; 0: cores divided among ranks */
+    int threads;              /* a rank; 0: cores divided among ranks */
     uint64_t memory_per_rank; /* bytes; 0: what the machine has, see bst_train_memory_default() */
     struct bst_data_cfg data;
     bool shuffle;
     uint64_t seed;
-    int eval_batch;          /* 0: chosen to fit */
+    int eval_batch; /* 0: chosen to fit */
     const struct bst_lr_group *groups;
     int n_groups;
-    bool decay_bn_and_bias;  /* weight decay on BN parameters and biases too */
-    const char *trace_path;  /* --trace-samples; NULL: none */
+    bool decay_bn_and_bias; /* weight decay on BN parameters and biases too */
+    const char *trace_path; /* --trace-samples; NULL: none */
 };
 
 /* What one update uses. */
-struct bst_update_req {
+struct bst_update_req { /* {batch, micro_batches} other than the split in force: swapped to first */
     uint64_t first;     /* stream position */
     int64_t batch;      /* global */
     int micro_batches;  /* a rank: the split's k */
@@ -44,17 +45,20 @@ struct bst_update_req {
     bool nesterov;
     double label_smoothing;
     double max_grad_norm; /* 0: no clipping this time */
-    double momentum_factor; /* multiplies v before the update (momentum correction); 1: nothing */
+    double
+        momentum_factor; /* multiplies v before the update (momentum correction); 0 or 1: nothing */
+    uint64_t update;     /* 1-based number of this update, for the trace */
+    bool only_matmul;    /* bench: convolutions and linear layers alone; no state moves */
 };
 
 struct bst_update_result {
-    double loss;        /* mean over the update's samples */
-    double accuracy;    /* top-1 of the training samples, 0…1 */
-    double grad_norm;   /* before clipping, of the averaged gradient */
+    double loss;      /* mean over the update's samples */
+    double accuracy;  /* top-1 of the training samples, 0…1 */
+    double grad_norm; /* before clipping, of the averaged gradient */
     bool nonfinite, skipped, clipped;
     const char *first_nonfinite; /* parameter name, or NULL */
     double seconds, data_wait_seconds;
-    int n_bad;          /* samples that could not be read */
+    int n_bad; /* samples that could not be read */
 };
 
 struct bst_layer_norm { /* one trained parameter */
@@ -62,29 +66,35 @@ struct bst_layer_norm { /* one trained parameter */
     double grad_norm, weight_norm;
 };
 
-struct bst_rank_memory { /* bytes of one rank, planned = asked for */
-    uint64_t weights, gradients, optimizer, staged, activations, arena, loader, total;
-    uint64_t limit, held; /* held: counted by the allocator */
+struct bst_rank_memory {                            /* bytes of one rank, planned = asked for */
+    uint64_t weights, gradients, optimizer, staged; /* staged: BN statistics not committed yet */
+    uint64_t hold;        /* room for bst_trainer_hold(), reserved from the start */
+    uint64_t activations; /* of the arena: alive when backward starts */
+    uint64_t arena, loader, total;
+    uint64_t limit, held; /* held: counted by the allocator on the rank's thread */
 };
 
 struct bst_trainer;
 
-BST_MUST_USE enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_trainer **out);
+BST_MUST_USE enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg,
+                                           struct bst_trainer **out);
 void bst_trainer_close(struct bst_trainer *t);
 
-/* Bytes a rank would need for this split, without allocating; the plan itself is kept for the change that
- * may follow. BST_E_NOMEM (with both sizes in the text) when it exceeds the limit. */
+/* Bytes a rank would need for this split, without allocating; the plan itself is kept for the
+ * change that may follow. BST_E_NOMEM (with both sizes in the text) when it exceeds the limit. */
 BST_MUST_USE enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_batches,
                                            struct bst_rank_memory *out);
 /* Largest micro-batch whose plan fits, 1 … most; 0 and BST_E_NOMEM when none does. */
 BST_MUST_USE enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int most, int *out);
-/* Swaps to the programs and the arena of this split on every rank; the old ones stay in force on failure.
- * Never two arenas at once. `replan_seconds` may be NULL. */
-BST_MUST_USE enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch, int micro_batches,
-                                                double *replan_seconds);
+/* Swaps to the programs and the arena of this split on every rank; the old ones stay in force on
+ * failure. Never two arenas at once. `replan_seconds` may be NULL. */
+BST_MUST_USE enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch,
+                                                int micro_batches, double *replan_seconds);
 
-/* One update on all ranks. BST_E_CANCELLED when `stop` was set at a micro-batch boundary: nothing moved. */
-BST_MUST_USE enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_req *req,
+/* One update on all ranks. BST_E_CANCELLED when `stop` was set at a micro-batch boundary: nothing
+ * moved. */
+BST_MUST_USE enum bst_err bst_trainer_update(struct bst_trainer *t,
+                                             const struct bst_update_req *req,
                                              const atomic_int *stop, struct bst_update_result *out);
 
 struct bst_eval_result {
@@ -97,7 +107,7 @@ BST_MUST_USE enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_i
 
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
 /* Per-parameter norms of the last update; n_trained entries, borrowed until the next call. */
-const struct bst_layer_norm *bst_trainer_layers(const struct bst_trainer *t, int *n);
+const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n);
 void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_memory *out);
 void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device_info *out);
 int64_t bst_trainer_parameters(const struct bst_trainer *t); /* trained numbers */
@@ -106,10 +116,13 @@ uint64_t bst_trainer_memory_default(int ranks); /* min(MemAvailable, cgroup limi
 /* State as named tensors (weights, statistics, and "momentum.<name>"), rank 0's. */
 enum bst_state { BST_STATE_WEIGHTS, BST_STATE_OPTIMIZER };
 /* Writes a safetensors file (fsync'ed; fp32, or fp64 for ref64). */
-BST_MUST_USE enum bst_err bst_trainer_save(struct bst_trainer *t, enum bst_state what, const char *path);
-/* Loads on every rank. lenient: tensors of another shape under "fc." start anew; `note` then says so. */
-BST_MUST_USE enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state what, const char *path,
-                                           bool lenient, char *note, size_t note_room);
+BST_MUST_USE enum bst_err bst_trainer_save(struct bst_trainer *t, enum bst_state what,
+                                           const char *path);
+/* Loads on every rank. lenient: tensors of another shape under "fc." start anew; `note` then says
+ * so. */
+BST_MUST_USE enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state what,
+                                           const char *path, bool lenient, char *note,
+                                           size_t note_room);
 /* CRC-32C over weights, statistics and momenta in plain order: equal state, equal number. */
 BST_MUST_USE enum bst_err bst_trainer_hash(struct bst_trainer *t, uint32_t *out);
 /* In-memory copy of the state for undo --rewind and trials; a second take replaces the first. */
