@@ -1,0 +1,85 @@
+/* The words of a live change, the same at the console's prompt, in `bstune ctl`, on the socket and
+ * in the journal: text to struct and back. Pure; any thread.
+ *
+ *   batch +20% | -20% | +20%^3 | =512 | 512 | x2 | *0.5
+ *   warmup +1ep | -500st | +10% (of its length) | =10% (of the run) | =2ep | x1.5    [--jump]
+ *   lr *0.5 | x0.5 | /1.1 | *1.1^3 | +10% | =0.1 | 0.1
+ *   decay cosine [=0.01]  (end rate / peak)      length =20ep | +1ep
+ *   accumulate =4 | auto      clip =1.0 | off
+ *   weight-decay | momentum | label-smoothing =V
+ *   preset NAME [--with-length]      undo [--rewind]      redo
+ *   pause  resume  eval  checkpoint  stop */
+#ifndef BST_TUNE_COMMAND_H
+#define BST_TUNE_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/err.h"
+#include "core/base/sb.h"
+#include "core/tune/interval.h"
+#include "core/tune/schedule.h"
+
+/* X(NAME, word, operand shown in usage, one line of help) */
+#define BST_COMMANDS(X)                                                                            \
+    X(BATCH, "batch", "+20%|-20%|=N|xK", "change the global batch")                                \
+    X(WARMUP, "warmup", "+1ep|-500st|=10%|xK [--jump]", "change the warm-up's length")             \
+    X(LR, "lr", "*K|/K|=V", "scale or set the peak learning rate")                                 \
+    X(DECAY, "decay", "KIND [=RATIO]", "change the decay's shape and end rate")                    \
+    X(LENGTH, "length", "+1ep|=20ep|=5000st", "change the length of the run")                      \
+    X(ACCUMULATE, "accumulate", "=K|auto", "fix the micro-batches of an update, or free them")     \
+    X(CLIP, "clip", "=V|off", "clip the gradient's norm")                                          \
+    X(WEIGHT_DECAY, "weight-decay", "=V|*K", "change the weight decay")                            \
+    X(MOMENTUM, "momentum", "=V", "change the momentum")                                           \
+    X(SMOOTHING, "label-smoothing", "=V", "change the label smoothing")                            \
+    X(PRESET, "preset", "NAME [--with-length]", "apply another preset's live keys")                \
+    X(PAUSE, "pause", "", "hold the run after this update")                                        \
+    X(RESUME, "resume", "", "let a held run go on")                                                \
+    X(EVAL, "eval", "", "evaluate now")                                                            \
+    X(CHECKPOINT, "checkpoint", "", "save a checkpoint now")                                       \
+    X(UNDO, "undo", "[--rewind]", "take the last change back; --rewind also the weights")          \
+    X(REDO, "redo", "", "apply again what undo took back")                                         \
+    X(STOP, "stop", "", "end the run, with a checkpoint")
+
+enum bst_command_kind {
+#define X(name, word, operand, help) BST_COMMAND_##name,
+    BST_COMMANDS(X)
+#undef X
+    BST_N_COMMANDS
+};
+
+enum bst_op {
+    BST_OP_NONE,    /* the command has no operand */
+    BST_OP_SET,     /* =V; `off` and `auto` are =0 */
+    BST_OP_TIMES,   /* *V^presses; presses < 0 divides */
+    BST_OP_PERCENT, /* +V%^presses, or -V%^-presses when presses < 0 */
+    BST_OP_ADD,     /* +interval */
+    BST_OP_TAKE,    /* -interval */
+};
+
+enum { BST_NAME_ROOM = 65 }; /* a preset's name and its NUL: bst_text_is_name */
+
+struct bst_command {
+    enum bst_command_kind kind;
+    enum bst_op op;
+    double value;              /* SET, TIMES, PERCENT */
+    int presses;               /* TIMES, PERCENT: never 0 */
+    struct bst_interval interval; /* warmup, length: SET, ADD, TAKE */
+    enum bst_schedule_kind decay;
+    bool has_value;            /* decay: an end ratio was given, in `value` */
+    bool jump, with_length, rewind;
+    char preset[BST_NAME_ROOM];
+};
+
+const char *bst_command_word(enum bst_command_kind kind);
+const char *bst_command_operand(enum bst_command_kind kind);
+const char *bst_command_help(enum bst_command_kind kind);
+/* True for what goes through a proposal and can be undone; false for pause, eval, stop, … */
+bool bst_command_is_change(enum bst_command_kind kind);
+
+/* BST_E_PARSE, BST_E_RANGE or BST_E_NOTFOUND (unknown word, with the nearest one). */
+BST_MUST_USE enum bst_err bst_command_parse(const char *text, struct bst_command *out);
+/* The canonical text; parsing it gives the same command. */
+void bst_command_format(const struct bst_command *cmd, struct bst_sb *out);
+
+#endif

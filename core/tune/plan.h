@@ -1,0 +1,80 @@
+/* "A change is a transaction", the arithmetic of it: settings in force and a command give the next
+ * settings, the list of what differs, or a refusal with its code. Pure; plain values; any thread.
+ * Whether the new plan fits in memory is asked by whoever owns the memory; `cap` brings the answer. */
+#ifndef BST_TUNE_PLAN_H
+#define BST_TUNE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/tune/command.h"
+#include "core/tune/diagnostics.h"
+#include "core/tune/lr_rule.h"
+#include "core/tune/momentum.h"
+#include "core/tune/schedule.h"
+#include "core/tune/split.h"
+
+/* Everything of a run that can change while it runs. */
+struct bst_live {
+    uint64_t batch;      /* samples of an update, over all ranks */
+    uint64_t cap;        /* micro_batch_size asked for; 0: what fits */
+    uint64_t accumulate; /* gradient_accumulation_steps asked for; 0: derived */
+    struct bst_split split; /* worked out from the three above, by bst_plan_split */
+    struct bst_schedule schedule; /* rates as they are at `batch` */
+    enum bst_lr_rule rule;
+    double max_grad_norm; /* 0: no clipping */
+    uint64_t clip_interval;
+    double weight_decay, momentum, label_smoothing;
+    char preset[BST_NAME_ROOM]; /* where the live keys came from; "" when from no named preset */
+};
+
+/* Where the run stands. */
+struct bst_plan_env {
+    uint64_t dataset; /* samples an epoch */
+    uint64_t samples; /* seen before the update that the change will take effect at */
+    uint64_t ranks;
+    uint64_t fit; /* largest micro-batch that fits the devices; 0: not known, no bound */
+    enum bst_momentum_form form;
+};
+
+struct bst_change {
+    const char *key; /* preset key, static text */
+    char before[48], after[48];
+};
+
+enum { BST_CHANGES_MAX = 24, BST_NOTES_MAX = 8 };
+
+struct bst_plan {
+    struct bst_live before, after;
+    struct bst_change changes[BST_CHANGES_MAX];
+    int n_changes; /* 0: the command changes nothing, which is not an error */
+    double lr_before, lr_after; /* of the update at env.samples */
+    double momentum_factor;     /* to multiply velocities by; 1 when there is nothing to do */
+    enum bst_diag notes[BST_NOTES_MAX]; /* remarks to show with the proposal */
+    int n_notes;
+    enum bst_diag refused; /* BST_DIAG_NONE unless an error came back */
+};
+
+/* Sets live->split from batch, cap, accumulate and env (ranks, fit). */
+BST_MUST_USE enum bst_err bst_plan_split(struct bst_live *live, const struct bst_plan_env *env);
+
+/* Checks every value of `live`; refused gets the code. */
+BST_MUST_USE enum bst_err bst_plan_check(const struct bst_live *live, enum bst_diag *refused);
+
+/* A command that is not a preset, undo or redo (those need settings that only the run holds; see
+ * below): BST_E_STATE or BST_E_RANGE with text and out->refused. On error `after` is `before`. */
+BST_MUST_USE enum bst_err bst_plan_command(const struct bst_live *now, const struct bst_command *cmd,
+                                           const struct bst_plan_env *env, struct bst_plan *out);
+
+/* The live keys of a preset, resolved as if it had been started (rates at its own batch), taken up
+ * by this run. The run's length stays unless with_length. */
+BST_MUST_USE enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *preset,
+                                          bool with_length, const struct bst_plan_env *env,
+                                          struct bst_plan *out);
+
+/* Back to settings held from before a change (undo), or forward to them again (redo). */
+BST_MUST_USE enum bst_err bst_plan_return(const struct bst_live *now, const struct bst_live *held,
+                                          const struct bst_plan_env *env, struct bst_plan *out);
+
+#endif
