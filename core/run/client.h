@@ -39,7 +39,7 @@ struct bst_reply { /* of a command */
     int n_kept;
     struct bst_metric memory_planned, memory_limit;
     /* Where the rate would go: pairs (samples, rate) over the whole run; for the schedule pane. */
-    double curve_samples[128], curve_rate[128];
+    double curve_samples[BST_MAX_CURVE], curve_rate[BST_MAX_CURVE];
     int n_curve;
 };
 

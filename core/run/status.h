@@ -11,6 +11,7 @@
 
 #define BST_MAX_DEVICES 16
 #define BST_MAX_LAYERS 512
+#define BST_MAX_CURVE 128
 
 struct bst_metric {
     double value;
@@ -43,9 +44,6 @@ struct bst_status_layer {
     struct bst_metric grad_norm, weight_norm;
 };
 
-/* The schedule in force, enough for a console to draw its curve with core/tune. */
-struct bst_schedule;
-
 struct bst_status {
     char run[80], preset[80], net[40], data[40], host[80];
     char dir[512];
@@ -70,6 +68,9 @@ struct bst_status {
     bool you_hold_lease;      /* filled per client */
     int n_clients;
     uint64_t journal_seq;     /* entries so far */
+    /* The schedule in force: pairs (samples, rate) over the whole run, close together where it bends. */
+    double curve_samples[BST_MAX_CURVE], curve_rate[BST_MAX_CURVE];
+    int n_curve;
     struct bst_status_device devices[BST_MAX_DEVICES];
     int n_layers;
     struct bst_status_layer layers[BST_MAX_LAYERS];
