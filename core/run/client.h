@@ -22,7 +22,7 @@
 
 struct bst_client;
 
-struct bst_change {
+struct bst_reply_change {
     char key[48], old_value[48], new_value[48];
 };
 
@@ -33,9 +33,9 @@ struct bst_reply { /* of a command */
     char code[12];
     char text[512];
     uint64_t effective_update, effective_samples;
-    struct bst_change changes[24];
+    struct bst_reply_change changes[24];
     int n_changes;
-    struct bst_change kept[48]; /* key, why it stays in new_value */
+    struct bst_reply_change kept[48]; /* key, why it stays in new_value */
     int n_kept;
     struct bst_metric memory_planned, memory_limit;
     /* Where the rate would go: pairs (samples, rate) over the whole run; for the schedule pane. */
