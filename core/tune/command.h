@@ -48,20 +48,20 @@ enum bst_command_kind {
     BST_N_COMMANDS
 };
 
-enum bst_op {
-    BST_OP_NONE,    /* the command has no operand */
-    BST_OP_SET,     /* =V; `off` and `auto` are =0 */
-    BST_OP_TIMES,   /* *V^presses; presses < 0 divides */
-    BST_OP_PERCENT, /* +V%^presses, or -V%^-presses when presses < 0 */
-    BST_OP_ADD,     /* +interval */
-    BST_OP_TAKE,    /* -interval */
+enum bst_operand {
+    BST_OPERAND_NONE,    /* the command has no operand */
+    BST_OPERAND_SET,     /* =V; `off` and `auto` are =0 */
+    BST_OPERAND_TIMES,   /* *V^presses; presses < 0 divides */
+    BST_OPERAND_PERCENT, /* +V%^presses, or -V%^-presses when presses < 0 */
+    BST_OPERAND_ADD,     /* +interval */
+    BST_OPERAND_TAKE,    /* -interval */
 };
 
 enum { BST_NAME_ROOM = 65 }; /* a preset's name and its NUL: bst_text_is_name */
 
 struct bst_command {
     enum bst_command_kind kind;
-    enum bst_op op;
+    enum bst_operand op;
     double value;              /* SET, TIMES, PERCENT */
     int presses;               /* TIMES, PERCENT: never 0 */
     struct bst_interval interval; /* warmup, length: SET, ADD, TAKE */
