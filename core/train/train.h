@@ -59,6 +59,12 @@ struct bst_update_result {
     const char *first_nonfinite; /* parameter name, or NULL */
     double seconds, data_wait_seconds;
     int n_bad; /* samples that could not be read */
+    /* What the update really used, counted where it was used (not copied from the request), so that
+     * a change can be read back: samples the ranks took, the largest micro-batch and the most
+     * micro-batches a rank that ran, and the numbers the optimizer was called with (factor 1). */
+    int64_t samples_used;
+    int micro_largest, micro_used;
+    double lr_used, momentum_used, weight_decay_used;
 };
 
 struct bst_layer_norm { /* one trained parameter */
