@@ -42,6 +42,8 @@ struct bst_data_format {
     void (*close)(void *state);
     enum bst_err (*get)(void *state, enum bst_part part, int64_t index, uint64_t key, uint8_t *out,
                         int32_t *label);
+    const char *(*class_name)(void *state, int label); /* NULL: the set names no classes */
+    const char *stand_in; /* format used when cfg.path is NULL and open() says BST_E_NOTFOUND; or NULL */
 };
 
 extern const struct bst_data_format *const bst_data_formats[]; /* NULL-terminated */
@@ -52,12 +54,24 @@ const struct bst_data_info *bst_dataset_info(const struct bst_dataset *ds);
 /* Class name, or NULL where the set has none. Borrowed. */
 const char *bst_dataset_class(const struct bst_dataset *ds, int label);
 
+/* Samples that could not be read and were substituted, in the order found. A later change of a file is
+ * not noticed. Thread-safe. */
+struct bst_data_bad {
+    enum bst_part part;
+    int64_t index;
+    char reason[240]; /* names the file */
+};
+int64_t bst_dataset_n_bad(struct bst_dataset *ds);
+/* Entry i, 0 … n-1; false past those kept (the first 64). */
+bool bst_dataset_bad(struct bst_dataset *ds, int64_t i, struct bst_data_bad *out);
+
 /* The sample at stream position p of the training part (evaluation runs 0 … n-1 in order). */
 int64_t bst_sampler_index(uint64_t seed, int64_t n, uint64_t position, bool shuffle);
 
 /* A loader fills slots ahead of the rank that takes them. One taker. `ask` says which range will be taken
  * next (any number of ranges, in order); a range that is asked for again, or dropped by `forget`, costs
- * nothing but its work. `take` of a range that was not asked for loads it now. */
+ * nothing but its work. `take` of a range that was not asked for loads it now; whatever was asked for before
+ * the range taken (or at all, if it was not asked for) is dropped, since the plan has changed. */
 struct bst_loader_cfg {
     struct bst_dataset *ds;
     enum bst_part part;

@@ -1,0 +1,10 @@
+#include "core/data/formats.h"
+
+#include <stddef.h>
+
+const struct bst_data_format *const bst_data_formats[] = {
+    &bst_data_idx,
+    &bst_data_cifar10,
+    &bst_data_shapes,
+    NULL,
+};

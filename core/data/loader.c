@@ -1,0 +1,467 @@
+#include "core/data/data.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/data/augment.h"
+#include "core/data/dataset.h"
+
+enum {
+    SUBSTITUTES = 16,   /* tried for a sample that cannot be read */
+    WAITING_MOST = 256, /* ranges remembered beyond the slots */
+    LINE = 64,
+    CHUNK_BYTES = 64 << 10, /* what a thread fills between two looks at the lock */
+};
+
+/* FREE → ASKED (being filled) → TAKEN → FREE. A slot whose range is dropped while threads fill it
+ * is DRAINING until the last of them leaves. */
+enum slot_state { FREE, ASKED, TAKEN, DRAINING };
+
+struct bad_item {
+    int item;
+    int64_t index;
+    char reason[240];
+};
+
+struct slot {
+    enum slot_state state;
+    uint64_t first, serial; /* serial: order of asking */
+    int n, next, done;      /* items in all, handed out, filled */
+    struct bad_item *bad;   /* items another sample stands in for */
+    int n_bad, bad_room;
+    enum bst_err err; /* the first that no substitute helps against, with its words */
+    char words[240];
+    uint8_t *images;
+    int64_t *index;
+    int32_t *labels;
+};
+
+struct range {
+    uint64_t first;
+    int n;
+};
+
+struct bst_loader {
+    struct bst_loader_cfg cfg;
+    const struct bst_data_info *info;
+    size_t sample_bytes, block_bytes;
+    void *block; /* of all slots */
+    struct slot *slots;
+    int chunk; /* items a thread takes at a time */
+    pthread_t *threads;
+    int n_threads;
+
+    pthread_mutex_t lock;        /* guards what follows and the slots' states and counts */
+    pthread_cond_t work, filled; /* something to fill; items filled or a slot freed */
+    uint64_t next_serial;
+    struct range waiting[WAITING_MOST]; /* asked for when no slot was free, oldest first */
+    int n_waiting;
+    double waited;
+    bool stop;
+};
+
+/* Fills one item with its sample or, if that cannot be read, the nearest later one that can. */
+static enum bst_err fill_item(const struct bst_loader *l, struct slot *s, int i,
+                              struct bad_item *bad)
+{
+    const struct bst_loader_cfg *cfg = &l->cfg;
+    int64_t n = l->info->n[cfg->part];
+    uint64_t position = s->first + (uint64_t)i, key = 0;
+    int64_t index = (int64_t)position;
+    if (cfg->part == BST_TRAIN) {
+        index = bst_sampler_index(cfg->seed, n, position, cfg->shuffle);
+        key = bst_augment_key(cfg->seed, position / (uint64_t)n, index);
+    }
+    uint8_t *out = s->images + (size_t)i * l->sample_bytes;
+    s->index[i] = index;
+    bad->item = -1;
+    enum bst_err err = bst_dataset_get(cfg->ds, cfg->part, index, key, out, &s->labels[i]);
+    if (!bst_dataset_is_bad_sample(err))
+        return err;
+    bad->item = i;
+    bad->index = index;
+    snprintf(bad->reason, sizeof bad->reason, "%s", bst_err_text());
+    for (int k = 1; k <= SUBSTITUTES && bst_dataset_is_bad_sample(err); k++) {
+        s->index[i] = (index + k) % n;
+        err = bst_dataset_get(cfg->ds, cfg->part, s->index[i], key, out, &s->labels[i]);
+    }
+    return err ? bst_fail(err, "%s (nor can the %d samples after it be read)", bad->reason,
+                          SUBSTITUTES)
+               : BST_OK;
+}
+
+static void note_item(struct slot *s, enum bst_err err, const struct bad_item *bad)
+{
+    if (err && !s->err) {
+        s->err = err;
+        snprintf(s->words, sizeof s->words, "%s", bst_err_text());
+    }
+    if (bad->item < 0)
+        return;
+    if (s->n_bad == s->bad_room) {
+        s->bad_room = s->bad_room ? 2 * s->bad_room : 4;
+        s->bad = bst_xrealloc(s->bad, (size_t)s->bad_room, sizeof *s->bad);
+    }
+    s->bad[s->n_bad++] = *bad;
+}
+
+static struct slot *find_state(const struct bst_loader *l, enum slot_state state)
+{
+    for (int i = 0; i < l->cfg.slots; i++)
+        if (l->slots[i].state == state)
+            return &l->slots[i];
+    return NULL;
+}
+
+static void start_slot(struct bst_loader *l, struct slot *s, struct range r)
+{
+    s->state = ASKED;
+    s->first = r.first;
+    s->n = r.n;
+    s->next = s->done = s->n_bad = 0;
+    s->err = BST_OK;
+    s->serial = l->next_serial++;
+    pthread_cond_broadcast(&l->work);
+}
+
+static void drop_waiting(struct bst_loader *l, int n)
+{
+    l->n_waiting -= n;
+    memmove(l->waiting, l->waiting + n, (size_t)l->n_waiting * sizeof l->waiting[0]);
+}
+
+/* A slot has become free: the oldest range that waits gets it. */
+static void free_slot(struct bst_loader *l, struct slot *s)
+{
+    s->state = FREE;
+    if (l->n_waiting) {
+        struct range r = l->waiting[0];
+        drop_waiting(l, 1);
+        start_slot(l, s, r);
+    }
+    pthread_cond_broadcast(&l->filled);
+}
+
+/* Without the lock: these items are this thread's alone. */
+static void fill_items(struct bst_loader *l, struct slot *s, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        struct bad_item bad;
+        enum bst_err err = fill_item(l, s, i, &bad);
+        if (!err && bad.item < 0)
+            continue;
+        pthread_mutex_lock(&l->lock);
+        note_item(s, err, &bad);
+        pthread_mutex_unlock(&l->lock);
+    }
+}
+
+/* Takes a chunk of s and fills it, with the lock released meanwhile. False when all was handed out.
+ */
+static bool fill_some(struct bst_loader *l, struct slot *s)
+{
+    int from = s->next, to = from + l->chunk < s->n ? from + l->chunk : s->n;
+    if (from >= to)
+        return false;
+    s->next = to;
+    pthread_mutex_unlock(&l->lock);
+    fill_items(l, s, from, to);
+    pthread_mutex_lock(&l->lock);
+    s->done += to - from;
+    if (s->state == DRAINING && s->done == s->next)
+        free_slot(l, s);
+    else if (s->done == s->n)
+        pthread_cond_broadcast(&l->filled);
+    return true;
+}
+
+static struct slot *oldest_to_fill(const struct bst_loader *l)
+{
+    struct slot *oldest = NULL;
+    for (int i = 0; i < l->cfg.slots; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->state == ASKED && s->next < s->n && (!oldest || s->serial < oldest->serial))
+            oldest = s;
+    }
+    return oldest;
+}
+
+static void *worker(void *arg)
+{
+    struct bst_loader *l = arg;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        struct slot *s = oldest_to_fill(l);
+        if (s)
+            fill_some(l, s);
+        else
+            pthread_cond_wait(&l->work, &l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Signals belong to the thread that waits for them. */
+static enum bst_err start_threads(struct bst_loader *l)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    int failed = 0;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (; l->n_threads < l->cfg.threads && !failed; l->n_threads += !failed)
+        failed = pthread_create(&l->threads[l->n_threads], NULL, worker, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return bst_fail(BST_E_NOMEM, "loader: cannot start thread %d of %d: %s", l->n_threads + 1,
+                        l->cfg.threads, strerror(failed));
+    return BST_OK;
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* One block for all slots, each with its images, indices and labels on cache lines of their own. */
+static enum bst_err carve_slots(struct bst_loader *l)
+{
+    size_t most = (size_t)l->cfg.max_batch, images = 0, slot_bytes = 0;
+    size_t index = round_up(most * sizeof(int64_t)), labels = round_up(most * sizeof(int32_t));
+    if (!bst_mul_size(most, l->sample_bytes, &images) ||
+        !bst_add_size(images, 2 * LINE + index + labels, &slot_bytes) ||
+        !bst_mul_size(slot_bytes, (size_t)l->cfg.slots, &l->block_bytes))
+        return bst_fail(BST_E_NOMEM, "loader: a batch of more bytes than can be");
+    images = round_up(images);
+    slot_bytes = images + index + labels;
+    l->block_bytes = slot_bytes * (size_t)l->cfg.slots;
+    BST_TRY(bst_alloc(l->block_bytes, &l->block));
+    for (int i = 0; i < l->cfg.slots; i++) {
+        uint8_t *at = (uint8_t *)l->block + (size_t)i * slot_bytes;
+        l->slots[i].images = at;
+        l->slots[i].index = (int64_t *)(void *)(at + images);
+        l->slots[i].labels = (int32_t *)(void *)(at + images + index);
+    }
+    return BST_OK;
+}
+
+enum bst_err bst_loader_new(const struct bst_loader_cfg *cfg, struct bst_loader **out)
+{
+    *out = NULL;
+    if (cfg->max_batch < 1 || cfg->slots < 1 || cfg->threads < 0)
+        return bst_fail(BST_E_ARG, "loader: batch %d, slots %d, threads %d", cfg->max_batch,
+                        cfg->slots, cfg->threads);
+    struct bst_loader *l = bst_xalloc(sizeof *l);
+    l->cfg = *cfg;
+    l->info = bst_dataset_info(cfg->ds);
+    l->sample_bytes = (size_t)l->info->height * (size_t)l->info->width * (size_t)l->info->channels;
+    size_t chunk = CHUNK_BYTES / l->sample_bytes;
+    l->chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : (int)chunk;
+    l->slots = bst_xcalloc((size_t)cfg->slots, sizeof *l->slots);
+    l->threads = bst_xcalloc((size_t)cfg->threads, sizeof *l->threads);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->filled, NULL);
+    enum bst_err err = carve_slots(l);
+    if (!err)
+        err = start_threads(l);
+    if (err) {
+        bst_loader_free(l);
+        return err;
+    }
+    *out = l;
+    return BST_OK;
+}
+
+void bst_loader_free(struct bst_loader *l)
+{
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->n_threads; i++)
+        pthread_join(l->threads[i], NULL);
+    for (int i = 0; i < l->cfg.slots; i++)
+        bst_free(l->slots[i].bad);
+    bst_alloc_free(l->block, l->block_bytes);
+    pthread_cond_destroy(&l->filled);
+    pthread_cond_destroy(&l->work);
+    pthread_mutex_destroy(&l->lock);
+    bst_free(l->slots);
+    bst_free(l->threads);
+    bst_free(l);
+}
+
+static struct slot *find_asked(const struct bst_loader *l, struct range r)
+{
+    for (int i = 0; i < l->cfg.slots; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->state == ASKED && s->first == r.first && s->n == r.n)
+            return s;
+    }
+    return NULL;
+}
+
+static int find_waiting(const struct bst_loader *l, struct range r)
+{
+    for (int i = 0; i < l->n_waiting; i++)
+        if (l->waiting[i].first == r.first && l->waiting[i].n == r.n)
+            return i;
+    return -1;
+}
+
+void bst_loader_ask(struct bst_loader *l, uint64_t first, int n)
+{
+    struct range r = {first, n};
+    if (!l->n_threads || n < 1 || n > l->cfg.max_batch)
+        return;
+    pthread_mutex_lock(&l->lock);
+    if (!find_asked(l, r) && find_waiting(l, r) < 0) {
+        struct slot *s = find_state(l, FREE);
+        if (s)
+            start_slot(l, s, r);
+        else if (l->n_waiting < WAITING_MOST)
+            l->waiting[l->n_waiting++] = r;
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void drop_slot(struct bst_loader *l, struct slot *s)
+{
+    if (s->done == s->next) {
+        free_slot(l, s);
+        return;
+    }
+    s->n = s->next;
+    s->state = DRAINING;
+}
+
+/* Ranges asked for before `serial`, that the taker has passed over. */
+static void drop_before(struct bst_loader *l, uint64_t serial)
+{
+    for (int i = 0; i < l->cfg.slots; i++)
+        if (l->slots[i].state == ASKED && l->slots[i].serial < serial)
+            drop_slot(l, &l->slots[i]);
+}
+
+/* The slot of this range, asked for now if it was not before. */
+static enum bst_err claim(struct bst_loader *l, struct range r, struct slot **out)
+{
+    struct slot *s = find_asked(l, r);
+    if (s) {
+        drop_before(l, s->serial);
+        *out = s;
+        return BST_OK;
+    }
+    int at = find_waiting(l, r);
+    drop_waiting(l, at < 0 ? l->n_waiting : at + 1);
+    /* What waits behind this range must not get the slots that are dropped now before it does. */
+    int n_later = l->n_waiting;
+    l->n_waiting = 0;
+    drop_before(l, UINT64_MAX);
+    while (!(s = find_state(l, FREE)) && find_state(l, DRAINING))
+        pthread_cond_wait(&l->filled, &l->lock);
+    l->n_waiting = n_later;
+    if (!s)
+        return bst_fail(BST_E_STATE, "loader: all %d slots are taken", l->cfg.slots);
+    start_slot(l, s, r);
+    while (l->n_waiting && (*out = find_state(l, FREE)))
+        free_slot(l, *out);
+    *out = s;
+    return BST_OK;
+}
+
+static int by_item(const void *a, const void *b)
+{
+    const struct bad_item *x = a, *y = b;
+    return (x->item > y->item) - (x->item < y->item);
+}
+
+/* Noted here and in order, not where a thread came upon them, so that what is listed and when the
+ * run gives up do not depend on the threads. */
+static enum bst_err note_bad(struct bst_loader *l, struct slot *s)
+{
+    if (s->n_bad)
+        qsort(s->bad, (size_t)s->n_bad, sizeof *s->bad, by_item);
+    for (int i = 0; i < s->n_bad; i++)
+        BST_TRY(bst_dataset_note_bad(l->cfg.ds, l->cfg.part, s->bad[i].index, s->bad[i].reason));
+    return s->err ? bst_fail(s->err, "%s", s->words) : BST_OK;
+}
+
+static enum bst_err check_range(const struct bst_loader *l, uint64_t first, int n)
+{
+    if (n < 1 || n > l->cfg.max_batch)
+        return bst_fail(BST_E_ARG, "loader: %d samples asked for, at most %d", n, l->cfg.max_batch);
+    uint64_t n_eval = (uint64_t)l->info->n[BST_EVAL];
+    if (l->cfg.part == BST_EVAL && (first > n_eval || (uint64_t)n > n_eval - first))
+        return bst_fail(BST_E_RANGE,
+                        "loader: samples %" PRIu64 " to %" PRIu64 " of %" PRIu64 " asked for",
+                        first, first + (uint64_t)n - 1, n_eval);
+    return BST_OK;
+}
+
+enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, int n, struct bst_batch *out)
+{
+    struct slot *s = NULL;
+    BST_TRY(check_range(l, first, n));
+    double start = bst_clock_now();
+    pthread_mutex_lock(&l->lock);
+    enum bst_err err = claim(l, (struct range){first, n}, &s);
+    if (!err) {
+        /* The taker has nothing better to do than to help. */
+        while (s->done < s->n)
+            if (!fill_some(l, s))
+                pthread_cond_wait(&l->filled, &l->lock);
+        s->state = TAKEN;
+        err = note_bad(l, s);
+        if (err)
+            free_slot(l, s);
+    }
+    l->waited += bst_clock_now() - start;
+    pthread_mutex_unlock(&l->lock);
+    if (!err)
+        *out = (struct bst_batch){.images = s->images,
+                                  .labels = s->labels,
+                                  .index = s->index,
+                                  .n = n,
+                                  .n_bad = s->n_bad,
+                                  .slot = (int)(s - l->slots)};
+    return err;
+}
+
+void bst_loader_give_back(struct bst_loader *l, const struct bst_batch *b)
+{
+    pthread_mutex_lock(&l->lock);
+    BST_ASSERT(b->slot >= 0 && b->slot < l->cfg.slots && l->slots[b->slot].state == TAKEN);
+    free_slot(l, &l->slots[b->slot]);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void bst_loader_forget(struct bst_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->n_waiting = 0;
+    drop_before(l, UINT64_MAX);
+    pthread_mutex_unlock(&l->lock);
+}
+
+size_t bst_loader_bytes(const struct bst_loader *l)
+{
+    return l->block_bytes;
+}
+
+double bst_loader_waited(const struct bst_loader *l)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock;
+    pthread_mutex_lock(lock);
+    double waited = l->waited;
+    pthread_mutex_unlock(lock);
+    return waited;
+}
