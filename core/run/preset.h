@@ -130,7 +130,7 @@ struct bst_interval bst_preset_length(const struct bst_preset *p); /* epochs or 
 enum bst_live_kind { BST_PARAM_FIXED, BST_PARAM_LIVE, BST_PARAM_LENGTH };
 
 /* One row of params.def, for whoever prints a table of them. */
-struct bst_param {
+struct bst_param_info {
     const char *key;     /* "model.name" */
     const char *section; /* "model", or NULL */
     enum bst_kind kind;
@@ -142,7 +142,7 @@ struct bst_param {
     const char *text;
 };
 
-const struct bst_param *bst_param_at(enum bst_param_id id);
+const struct bst_param_info *bst_param_at(enum bst_param_id id);
 /* The words a key may have; NULL when it is not a choice. */
 const char *const *bst_param_choices(enum bst_param_id id, int *n);
 /* "a number from 0 to 1", "linear, sqrt or none": what a value must be. */
