@@ -15,6 +15,7 @@ static const size_t huge_page = (size_t)2 << 20;
 
 static atomic_size_t held;
 static atomic_size_t peak;
+static _Thread_local int64_t here;
 
 bool bst_mul_size(size_t a, size_t b, size_t *out)
 {
@@ -124,6 +125,7 @@ enum bst_err bst_alloc(size_t bytes, void **out)
     size_t most = atomic_load(&peak);
     while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
         ;
+    here += (int64_t)bytes;
     *out = p;
     return BST_OK;
 }
@@ -137,6 +139,12 @@ void bst_alloc_free(void *p, size_t bytes)
     size_t before = atomic_fetch_sub(&held, bytes);
     if (before < bytes)
         bst_panic(__FILE__, __LINE__, "freed %zu bytes of %zu held", bytes, before);
+    here -= (int64_t)bytes;
+}
+
+int64_t bst_alloc_held_here(void)
+{
+    return here;
 }
 
 size_t bst_alloc_held(void)

@@ -24,6 +24,9 @@ void bst_alloc_free(void *p, size_t bytes);
 /* Bytes now held through bst_alloc, by the whole process; and the most ever held. */
 size_t bst_alloc_held(void);
 size_t bst_alloc_peak(void);
+/* What the calling thread has taken less what it gave back: its own part when every block is freed by
+ * the thread that took it. */
+int64_t bst_alloc_held_here(void);
 
 /* false on overflow; *out is then unspecified. */
 bool bst_mul_size(size_t a, size_t b, size_t *out);

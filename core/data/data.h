@@ -101,6 +101,8 @@ void bst_loader_give_back(struct bst_loader *l, const struct bst_batch *b);
 void bst_loader_forget(struct bst_loader *l);
 /* Bytes held for slots, for the memory table; and seconds take() has waited so far. */
 size_t bst_loader_bytes(const struct bst_loader *l);
+/* The same for a loader that is not made yet; SIZE_MAX when that cannot be. */
+size_t bst_loader_bytes_for(const struct bst_loader_cfg *cfg);
 double bst_loader_waited(const struct bst_loader *l);
 
 #endif

@@ -228,24 +228,44 @@ static size_t round_up(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* One block for all slots, each with its images, indices and labels on cache lines of their own. */
+/* A slot's parts, each on cache lines of its own. */
+struct carve {
+    size_t images, index, labels, block; /* bytes; block: of all slots */
+};
+
+static bool plan_carve(const struct bst_loader_cfg *cfg, struct carve *c)
+{
+    const struct bst_data_info *info = bst_dataset_info(cfg->ds);
+    size_t most = (size_t)cfg->max_batch, slot = 0;
+    size_t sample = (size_t)info->height * (size_t)info->width * (size_t)info->channels;
+    c->index = round_up(most * sizeof(int64_t));
+    c->labels = round_up(most * sizeof(int32_t));
+    if (!bst_mul_size(most, sample, &c->images) || !bst_add_size(c->images, LINE, &slot))
+        return false;
+    c->images = round_up(c->images);
+    return bst_add_size(c->images, c->index + c->labels, &slot) &&
+           bst_mul_size(slot, (size_t)cfg->slots, &c->block);
+}
+
+size_t bst_loader_bytes_for(const struct bst_loader_cfg *cfg)
+{
+    struct carve c;
+    return plan_carve(cfg, &c) ? c.block : SIZE_MAX;
+}
+
+/* One block for all slots. */
 static enum bst_err carve_slots(struct bst_loader *l)
 {
-    size_t most = (size_t)l->cfg.max_batch, images = 0, slot_bytes = 0;
-    size_t index = round_up(most * sizeof(int64_t)), labels = round_up(most * sizeof(int32_t));
-    if (!bst_mul_size(most, l->sample_bytes, &images) ||
-        !bst_add_size(images, 2 * LINE + index + labels, &slot_bytes) ||
-        !bst_mul_size(slot_bytes, (size_t)l->cfg.slots, &l->block_bytes))
+    struct carve c;
+    if (!plan_carve(&l->cfg, &c))
         return bst_fail(BST_E_NOMEM, "loader: a batch of more bytes than can be");
-    images = round_up(images);
-    slot_bytes = images + index + labels;
-    l->block_bytes = slot_bytes * (size_t)l->cfg.slots;
-    BST_TRY(bst_alloc(l->block_bytes, &l->block));
+    BST_TRY(bst_alloc(c.block, &l->block));
+    l->block_bytes = c.block;
     for (int i = 0; i < l->cfg.slots; i++) {
-        uint8_t *at = (uint8_t *)l->block + (size_t)i * slot_bytes;
+        uint8_t *at = (uint8_t *)l->block + (size_t)i * (c.images + c.index + c.labels);
         l->slots[i].images = at;
-        l->slots[i].index = (int64_t *)(void *)(at + images);
-        l->slots[i].labels = (int32_t *)(void *)(at + images + index);
+        l->slots[i].index = (int64_t *)(void *)(at + c.images);
+        l->slots[i].labels = (int32_t *)(void *)(at + c.images + c.index);
     }
     return BST_OK;
 }
