@@ -20,9 +20,10 @@ enum bst_verdict bst_health_judge(struct bst_band band, double norm);
 /* Running statistics of one norm: mean and deviation of its natural log, exponentially weighted, so
  * that "twice the usual" means the same at 0.01 and at 100. Non-finite values are counted only. */
 struct bst_health_track {
-    uint64_t n, n_nonfinite;
+    uint64_t n, n_zero, n_nonfinite; /* n: finite and above 0 */
     double mean_log, var_log;
     double last;
+    double ratio; /* last / what was usual before it */
 };
 
 enum { BST_HEALTH_WINDOW = 100 }; /* updates */
@@ -30,8 +31,7 @@ enum { BST_HEALTH_WINDOW = 100 }; /* updates */
 void bst_health_add(struct bst_health_track *t, double norm);
 /* Geometric mean so far; 0 before the first value. */
 double bst_health_usual(const struct bst_health_track *t);
-/* last / usual, and whether that is a spike: above 10 times the usual after 20 values or more. */
-double bst_health_ratio(const struct bst_health_track *t);
+/* Whether the last norm is above 10 times what was usual before it, after 20 values or more. */
 bool bst_health_is_spike(const struct bst_health_track *t);
 
 /* Worst first into order[n]: not finite, then exactly 0 (nothing reaches the layer), then by how many

@@ -1,0 +1,323 @@
+#include "core/tune/command.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/tune/split.h"
+
+enum { TEXT_MAX = 256, WORDS_MAX = 6 };
+
+/* A command's words, cut out of its own copy of the text. */
+struct words {
+    char text[TEXT_MAX];
+    char *word[WORDS_MAX];
+    int n;
+};
+
+static const char *const command_words[] = {
+#define X(name, word, operand, help) word,
+    BST_COMMANDS(X)
+#undef X
+};
+static const char *const operands[] = {
+#define X(name, word, operand, help) operand,
+    BST_COMMANDS(X)
+#undef X
+};
+static const char *const helps[] = {
+#define X(name, word, operand, help) help,
+    BST_COMMANDS(X)
+#undef X
+};
+
+const char *bst_command_word(enum bst_command_kind kind)
+{
+    return command_words[kind];
+}
+
+const char *bst_command_operand(enum bst_command_kind kind)
+{
+    return operands[kind];
+}
+
+const char *bst_command_help(enum bst_command_kind kind)
+{
+    return helps[kind];
+}
+
+bool bst_command_is_change(enum bst_command_kind kind)
+{
+    return kind <= BST_COMMAND_PRESET || kind == BST_COMMAND_UNDO || kind == BST_COMMAND_REDO;
+}
+
+static enum bst_err split_words(const char *text, struct words *w)
+{
+    if (strlen(text) >= TEXT_MAX)
+        return bst_fail(BST_E_PARSE, "a command is at most %d characters", TEXT_MAX - 1);
+    strcpy(w->text, text);
+    w->n = 0;
+    char *save = NULL;
+    for (char *p = strtok_r(w->text, " \t\r\n", &save); p; p = strtok_r(NULL, " \t\r\n", &save)) {
+        if (w->n == WORDS_MAX)
+            return bst_fail(BST_E_PARSE, "a command has at most %d words", WORDS_MAX);
+        w->word[w->n++] = p;
+    }
+    if (!w->n)
+        return bst_fail(BST_E_PARSE, "no command given");
+    return BST_OK;
+}
+
+static enum bst_err find_command(const char *word, enum bst_command_kind *kind)
+{
+    for (int i = 0; i < BST_N_COMMANDS; i++) {
+        if (!strcmp(word, command_words[i])) {
+            *kind = (enum bst_command_kind)i;
+            return BST_OK;
+        }
+    }
+    int near = bst_text_nearest(word, command_words, BST_N_COMMANDS);
+    if (near >= 0)
+        return bst_fail(BST_E_NOTFOUND, "no command '%.40s'; did you mean '%s'?", word,
+                        command_words[near]);
+    return bst_fail(BST_E_NOTFOUND, "no command '%.40s'", word);
+}
+
+static enum bst_err fail_operand(enum bst_command_kind kind, const char *operand)
+{
+    return bst_fail(BST_E_PARSE, "%s: '%.40s' is not %s", command_words[kind], operand,
+                    operands[kind]);
+}
+
+/* Takes the flags out of the words; "--" only ends them. */
+static enum bst_err take_flags(struct words *w, struct bst_command *out)
+{
+    static const struct {
+        const char *text;
+        enum bst_command_kind kind;
+    } flags[] = {
+        {"--jump", BST_COMMAND_WARMUP},
+        {"--with-length", BST_COMMAND_PRESET},
+        {"--rewind", BST_COMMAND_UNDO},
+    };
+    bool *set[] = {&out->jump, &out->with_length, &out->rewind};
+    int kept = 1;
+    bool ended = false;
+    for (int i = 1; i < w->n; i++) {
+        if (ended || strncmp(w->word[i], "--", 2) != 0) {
+            w->word[kept++] = w->word[i];
+            continue;
+        }
+        ended = !w->word[i][2];
+        bool known = ended;
+        for (int f = 0; f < 3 && !known; f++) {
+            known = out->kind == flags[f].kind && !strcmp(w->word[i], flags[f].text);
+            if (known)
+                *set[f] = true;
+        }
+        if (!known)
+            return bst_fail(BST_E_PARSE, "%s: no option '%.40s'", command_words[out->kind],
+                            w->word[i]);
+    }
+    w->n = kept;
+    return BST_OK;
+}
+
+/* Cuts "^3" off the operand; presses is 1 without it. */
+static bool take_presses(char *operand, int *presses)
+{
+    char *hat = strchr(operand, '^');
+    *presses = 1;
+    if (!hat)
+        return true;
+    int64_t n;
+    *hat = '\0';
+    if (!bst_int_parse(hat + 1, &n) || n < 1 || n > BST_PRESSES_MAX || hat[1] == '+')
+        return false;
+    *presses = (int)n;
+    return true;
+}
+
+static bool is_digit_or_dot(char c)
+{
+    return (c >= '0' && c <= '9') || c == '.';
+}
+
+/* An unsigned number: a second sign ("=-5", "*+2") is not one. */
+static bool parse_number(const char *text, double *out)
+{
+    return is_digit_or_dot(*text) && bst_num_parse(text, out);
+}
+
+/* +20% -20% *2 x2 /1.1 =V V, with ^n where it repeats. False: not of this form. */
+static bool parse_scalar(char *operand, struct bst_command *out)
+{
+    char sign = *operand;
+    char *rest = operand + !is_digit_or_dot(sign);
+    bool repeats = strchr(operand, '^') != NULL;
+    if (!take_presses(rest, &out->presses))
+        return false;
+    if (sign == '+' || sign == '-') {
+        size_t n = strlen(rest);
+        if (!n || rest[n - 1] != '%')
+            return false;
+        rest[n - 1] = '\0';
+        out->op = BST_OP_PERCENT;
+    } else if (sign == '*' || sign == 'x' || sign == '/') {
+        out->op = BST_OP_TIMES;
+    } else if ((sign == '=' || is_digit_or_dot(sign)) && !repeats) {
+        out->op = BST_OP_SET;
+        out->presses = 0;
+    } else {
+        return false;
+    }
+    if (sign == '-' || sign == '/')
+        out->presses = -out->presses;
+    return parse_number(rest, &out->value);
+}
+
+static bool has_repeat_of_nothing(const struct bst_command *cmd)
+{
+    if (cmd->op == BST_OP_PERCENT)
+        return cmd->value <= 0 || cmd->value > 1000 || (cmd->presses < 0 && cmd->value >= 100);
+    return cmd->op == BST_OP_TIMES && cmd->value <= 0;
+}
+
+/* warmup and length: an interval where a number would be, or a scalar change of the length. */
+static enum bst_err parse_length(char *operand, struct bst_command *out)
+{
+    char sign = *operand;
+    size_t n = strlen(operand);
+    bool percent = n && operand[n - 1] == '%';
+    bool scales = sign == '*' || sign == 'x' || sign == '/' || strchr(operand, '^');
+    if (scales || (percent && (sign == '+' || sign == '-'))) {
+        char shown[TEXT_MAX];
+        strcpy(shown, operand);
+        if (!parse_scalar(operand, out) || out->op == BST_OP_SET || has_repeat_of_nothing(out))
+            return fail_operand(out->kind, shown);
+        return BST_OK;
+    }
+    bool is_sign = sign == '=' || sign == '+' || sign == '-';
+    enum bst_err err = bst_interval_parse(operand + is_sign, &out->interval);
+    if (err)
+        return bst_fail_in(err, "%s", command_words[out->kind]);
+    if (out->kind == BST_COMMAND_LENGTH && out->interval.unit == BST_UNIT_RATIO)
+        return fail_operand(out->kind, operand);
+    out->op = sign == '+' ? BST_OP_ADD : sign == '-' ? BST_OP_TAKE : BST_OP_SET;
+    if (out->op != BST_OP_SET && out->interval.value == 0)
+        return bst_fail(BST_E_PARSE, "%s: '%.40s' changes nothing", command_words[out->kind], operand);
+    return BST_OK;
+}
+
+/* Which forms a command takes, and the bounds of a set value. */
+struct scalar_rule {
+    enum bst_command_kind kind;
+    bool scales; /* * / and % too */
+    bool whole;  /* a set value is an integer */
+    double least, most;
+    const char *zero_word; /* a word for =0 */
+};
+
+static const struct scalar_rule scalar_rules[] = {
+    {BST_COMMAND_BATCH, true, true, 1, (double)INT32_MAX, NULL},
+    {BST_COMMAND_LR, true, false, 0, 1000, NULL},
+    {BST_COMMAND_ACCUMULATE, false, true, 0, (double)INT32_MAX, "auto"},
+    {BST_COMMAND_CLIP, false, false, 0, 1e30, "off"},
+    {BST_COMMAND_WEIGHT_DECAY, true, false, 0, 1, NULL},
+    {BST_COMMAND_MOMENTUM, false, false, 0, 1, NULL},
+    {BST_COMMAND_SMOOTHING, false, false, 0, 1, NULL},
+};
+
+static const struct scalar_rule *find_rule(enum bst_command_kind kind)
+{
+    for (size_t i = 0; i < sizeof scalar_rules / sizeof scalar_rules[0]; i++)
+        if (scalar_rules[i].kind == kind)
+            return &scalar_rules[i];
+    return NULL;
+}
+
+static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
+                                  struct bst_command *out)
+{
+    const char *bare = operand + (*operand == '=');
+    if (rule->zero_word && !strcmp(bare, rule->zero_word)) {
+        out->op = BST_OP_SET;
+        return BST_OK;
+    }
+    char shown[TEXT_MAX];
+    strcpy(shown, operand);
+    if (!parse_scalar(operand, out) || (out->op != BST_OP_SET && !rule->scales) ||
+        has_repeat_of_nothing(out))
+        return fail_operand(out->kind, shown);
+    if (out->op != BST_OP_SET)
+        return BST_OK;
+    if (rule->whole && out->value != floor(out->value))
+        return bst_fail(BST_E_PARSE, "%s: '%.40s' is not a whole number", command_words[out->kind],
+                        shown);
+    if (out->value < rule->least || out->value > rule->most ||
+        (rule->kind == BST_COMMAND_LR && out->value == 0))
+        return bst_fail(BST_E_RANGE, "%s: '%.40s' is out of range", command_words[out->kind], shown);
+    return BST_OK;
+}
+
+static enum bst_err parse_decay(struct words *w, struct bst_command *out)
+{
+    if (!bst_schedule_by_name(w->word[1], &out->decay)) {
+        const char *names[BST_N_SCHEDULES];
+        for (int i = 0; i < BST_N_SCHEDULES; i++)
+            names[i] = bst_schedule_name((enum bst_schedule_kind)i);
+        int near = bst_text_nearest(w->word[1], names, BST_N_SCHEDULES);
+        return bst_fail(BST_E_PARSE, "decay: no kind '%.40s'%s%s%s", w->word[1],
+                        near < 0 ? "" : "; did you mean '", near < 0 ? "" : names[near],
+                        near < 0 ? "" : "'?");
+    }
+    if (w->n < 3)
+        return BST_OK;
+    const char *bare = w->word[2] + (*w->word[2] == '=');
+    if (!parse_number(bare, &out->value) || out->value > 1)
+        return bst_fail(BST_E_PARSE, "decay: '%.40s' is not an end ratio, 0 to 1", w->word[2]);
+    if (out->decay != BST_SCHEDULE_COSINE && out->decay != BST_SCHEDULE_LINEAR)
+        return bst_fail(BST_E_PARSE, "decay: %s takes no end ratio", w->word[1]);
+    out->has_value = true;
+    return BST_OK;
+}
+
+static enum bst_err parse_preset(const char *name, struct bst_command *out)
+{
+    if (!bst_text_is_name(name))
+        return bst_fail(BST_E_PARSE, "preset: '%.40s' is not a preset's name", name);
+    strcpy(out->preset, name);
+    return BST_OK;
+}
+
+static enum bst_err check_count(const struct words *w, enum bst_command_kind kind)
+{
+    int least = operands[kind][0] && operands[kind][0] != '[' ? 2 : 1;
+    int most = kind == BST_COMMAND_DECAY ? 3 : least;
+    if (w->n < least)
+        return bst_fail(BST_E_PARSE, "%s: needs %s", command_words[kind], operands[kind]);
+    if (w->n > most)
+        return bst_fail(BST_E_PARSE, "%s: '%.40s' is too much", command_words[kind], w->word[most]);
+    return BST_OK;
+}
+
+enum bst_err bst_command_parse(const char *text, struct bst_command *out)
+{
+    struct words w;
+    *out = (struct bst_command){0};
+    BST_TRY(split_words(text, &w));
+    BST_TRY(find_command(w.word[0], &out->kind));
+    BST_TRY(take_flags(&w, out));
+    BST_TRY(check_count(&w, out->kind));
+    const struct scalar_rule *rule = find_rule(out->kind);
+    if (rule)
+        return parse_by_rule(rule, w.word[1], out);
+    if (out->kind == BST_COMMAND_WARMUP || out->kind == BST_COMMAND_LENGTH)
+        return parse_length(w.word[1], out);
+    if (out->kind == BST_COMMAND_DECAY)
+        return parse_decay(&w, out);
+    if (out->kind == BST_COMMAND_PRESET)
+        return parse_preset(w.word[1], out);
+    return BST_OK;
+}

@@ -1,0 +1,321 @@
+#include "core/tune/plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/tune/plan_changes.h"
+
+static const double rate_max = 1000;
+
+static void note(struct bst_plan *plan, enum bst_diag id)
+{
+    if (plan->n_notes < BST_NOTES_MAX)
+        plan->notes[plan->n_notes++] = id;
+}
+
+static enum bst_err refuse(struct bst_plan *plan, enum bst_diag id, enum bst_err err)
+{
+    plan->refused = id;
+    plan->after = plan->before;
+    plan->n_changes = plan->n_notes = 0;
+    return err;
+}
+
+enum bst_err bst_plan_split(struct bst_live *live, const struct bst_plan_env *env)
+{
+    uint64_t cap = live->cap;
+    if (env->fit && (!cap || env->fit < cap))
+        cap = env->fit;
+    struct bst_split_ask ask = {
+        .batch = live->batch,
+        .ranks = env->ranks,
+        .cap = cap,
+        .accumulate = live->accumulate,
+    };
+    return bst_split_make(&ask, &live->split);
+}
+
+static bool is_part(double v)
+{
+    return v >= 0 && v < 1;
+}
+
+static enum bst_err check_rates(const struct bst_live *live)
+{
+    if (!(live->schedule.peak > 0 && live->schedule.peak <= rate_max))
+        return bst_fail(BST_E_RANGE, "a learning rate of %g is not above 0 and at most %g",
+                        live->schedule.peak, rate_max);
+    if (!(live->schedule.start_lr >= 0 && live->schedule.start_lr <= rate_max))
+        return bst_fail(BST_E_RANGE, "a warm-up from %g is not 0 to %g", live->schedule.start_lr,
+                        rate_max);
+    return BST_OK;
+}
+
+static enum bst_err check_values(const struct bst_live *live)
+{
+    if (!is_part(live->momentum))
+        return bst_fail(BST_E_RANGE, "a momentum of %g is not 0 to below 1", live->momentum);
+    if (!is_part(live->label_smoothing))
+        return bst_fail(BST_E_RANGE, "a label smoothing of %g is not 0 to below 1",
+                        live->label_smoothing);
+    if (!(live->weight_decay >= 0 && live->weight_decay <= 1))
+        return bst_fail(BST_E_RANGE, "a weight decay of %g is not 0 to 1", live->weight_decay);
+    if (!(live->max_grad_norm >= 0 && isfinite(live->max_grad_norm)))
+        return bst_fail(BST_E_RANGE, "a clip norm of %g is not above 0", live->max_grad_norm);
+    if (live->max_grad_norm > 0 && !live->clip_interval)
+        return bst_fail(BST_E_RANGE, "clip_interval is 0");
+    return BST_OK;
+}
+
+enum bst_err bst_plan_check(const struct bst_live *live, enum bst_diag *refused)
+{
+    enum bst_err err = check_rates(live);
+    *refused = err ? BST_DIAG_RATE_RANGE : BST_DIAG_NONE;
+    if (!err) {
+        err = bst_schedule_check(&live->schedule);
+        *refused = err ? BST_DIAG_SCHEDULE_INVALID : BST_DIAG_NONE;
+    }
+    if (!err) {
+        err = check_values(live);
+        *refused = err ? BST_DIAG_VALUE_RANGE : BST_DIAG_NONE;
+    }
+    return err;
+}
+
+static void begin(struct bst_plan *plan, const struct bst_live *now)
+{
+    *plan = (struct bst_plan){.before = *now, .after = *now, .momentum_factor = 1};
+}
+
+/* Splits the new batch. A number of micro-batches fixed earlier gives way when the new parts would
+ * not fit, unless it is what was just asked for. */
+static enum bst_err split_after(struct bst_plan *plan, const struct bst_plan_env *env, bool asked)
+{
+    struct bst_live *after = &plan->after;
+    enum bst_err err = bst_plan_split(after, env);
+    if (err == BST_E_SHAPE && !asked) {
+        after->accumulate = 0;
+        err = bst_plan_split(after, env);
+    }
+    if (err)
+        return refuse(plan, err == BST_E_SHAPE ? BST_DIAG_ACCUMULATION_OVER_CAP : BST_DIAG_BATCH_RANGE,
+                      err);
+    if (after->accumulate > after->split.accumulate)
+        note(plan, BST_DIAG_ACCUMULATION_LOWERED);
+    const struct bst_split *is = &after->split, *was = &plan->before.split;
+    if ((is->batch != was->batch || is->accumulate != was->accumulate) &&
+        is->batch % (is->ranks * is->accumulate))
+        note(plan, BST_DIAG_SPLIT_RAGGED);
+    if (is->batch > 2048 && is->batch > was->batch && after->rule == BST_LR_RULE_NONE)
+        note(plan, BST_DIAG_BATCH_ABOVE_2048);
+    return BST_OK;
+}
+
+/* The last step of every plan: checks, list of changes, rates before and after. */
+static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env, bool asked_k)
+{
+    BST_TRY(split_after(plan, env, asked_k));
+    enum bst_diag why = BST_DIAG_NONE;
+    enum bst_err err = bst_plan_check(&plan->after, &why);
+    if (err)
+        return refuse(plan, why, err);
+    const struct bst_live *b = &plan->before, *a = &plan->after;
+    plan->lr_before = bst_schedule_lr(&b->schedule, env->samples, b->batch);
+    plan->lr_after = bst_schedule_lr(&a->schedule, env->samples, a->batch);
+    plan->momentum_factor = bst_momentum_correction(env->form, plan->lr_before, plan->lr_after);
+    if (plan->lr_before > 0 && plan->lr_after > 1.5 * plan->lr_before)
+        note(plan, BST_DIAG_RATE_JUMP);
+    bst_plan_list_changes(plan, env->dataset);
+    return BST_OK;
+}
+
+static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command *cmd)
+{
+    struct bst_live *live = &plan->after;
+    uint64_t was = live->batch;
+    if (cmd->op == BST_OP_PERCENT) {
+        enum bst_err err = bst_split_press(was, cmd->value, cmd->presses, &live->batch);
+        if (err)
+            return refuse(plan, BST_DIAG_BATCH_RANGE, err);
+    } else {
+        double value = cmd->value;
+        if (cmd->op == BST_OP_TIMES)
+            value = floor((double)was * pow(cmd->value, cmd->presses) + 0.5);
+        if (!(value >= 0 && value <= (double)BST_BATCH_MAX))
+            return refuse(plan, BST_DIAG_BATCH_RANGE,
+                          bst_fail(BST_E_RANGE, "a batch of %g is not 1 to %" PRIu64, value,
+                                   BST_BATCH_MAX));
+        live->batch = value < 1 ? 1 : (uint64_t)value;
+    }
+    bst_schedule_scale_peak(&live->schedule, bst_lr_rule_change(live->rule, was, live->batch));
+    return BST_OK;
+}
+
+/* A number after `cmd`: times, percent or set. */
+static double scaled(const struct bst_command *cmd, double was)
+{
+    if (cmd->op == BST_OP_TIMES)
+        return was * pow(cmd->value, cmd->presses);
+    if (cmd->op == BST_OP_PERCENT)
+        return cmd->presses > 0 ? was * pow(1 + cmd->value / 100, cmd->presses)
+                                : was * pow(1 - cmd->value / 100, -cmd->presses);
+    return cmd->value;
+}
+
+/* The length in samples that `cmd` makes of `was`; at least one update longer or shorter, so that a
+ * key press always does something. */
+static enum bst_err new_length(const struct bst_command *cmd, const struct bst_live *live,
+                               const struct bst_plan_env *env, double was, double *out)
+{
+    uint64_t given = 0;
+    double batch = (double)live->batch, by;
+    struct bst_scale scale = {env->dataset, live->batch, live->schedule.total};
+    switch (cmd->op) {
+    case BST_OP_TIMES:
+        *out = rint(scaled(cmd, was));
+        break;
+    case BST_OP_PERCENT:
+        by = scaled(cmd, was) - was;
+        if (fabs(by) < batch)
+            by = copysign(batch, cmd->presses);
+        *out = rint(was + by);
+        break;
+    default:
+        BST_TRY(bst_interval_samples(cmd->interval, &scale, &given));
+        *out = cmd->op == BST_OP_SET ? (double)given
+                                     : was + (cmd->op == BST_OP_ADD ? 1 : -1) * (double)given;
+    }
+    if (*out < 0)
+        *out = 0;
+    if (!(*out < 0x1p53))
+        return bst_fail(BST_E_RANGE, "%.3g samples are more than a run can have", *out);
+    return BST_OK;
+}
+
+static enum bst_err change_warmup(struct bst_plan *plan, const struct bst_command *cmd,
+                                  const struct bst_plan_env *env)
+{
+    struct bst_live *live = &plan->after;
+    double length = 0;
+    enum bst_err err = new_length(cmd, live, env, live->schedule.warmup, &length);
+    if (err)
+        return refuse(plan, BST_DIAG_VALUE_RANGE, err);
+    err = bst_schedule_set_warmup(&live->schedule, length, env->samples, live->batch, cmd->jump);
+    if (err)
+        return refuse(plan, BST_DIAG_WARMUP_OVER, err);
+    if (bst_schedule_warmup_done(&live->schedule, env->samples, live->batch) >= 1)
+        note(plan, BST_DIAG_WARMUP_ENDED);
+    return BST_OK;
+}
+
+static enum bst_err change_length(struct bst_plan *plan, const struct bst_command *cmd,
+                                  const struct bst_plan_env *env)
+{
+    struct bst_live *live = &plan->after;
+    double length = 0;
+    enum bst_err err = new_length(cmd, live, env, (double)live->schedule.total, &length);
+    if (err)
+        return refuse(plan, BST_DIAG_VALUE_RANGE, err);
+    if (length <= (double)env->samples)
+        return refuse(plan, BST_DIAG_LENGTH_PASSED,
+                      bst_fail(BST_E_STATE, "the run has seen %" PRIu64 " samples, more than %.0f",
+                               env->samples, length));
+    live->schedule.total = (uint64_t)length;
+    return BST_OK;
+}
+
+static void change_lr(struct bst_live *live, const struct bst_command *cmd)
+{
+    double peak = scaled(cmd, live->schedule.peak);
+    bst_schedule_scale_peak(&live->schedule, peak / live->schedule.peak);
+    live->schedule.peak = peak; /* exactly what was asked for */
+}
+
+static void change_decay(struct bst_live *live, const struct bst_command *cmd)
+{
+    live->schedule.kind = cmd->decay;
+    if (cmd->has_value)
+        live->schedule.min_lr_ratio = cmd->value;
+}
+
+static enum bst_err apply(struct bst_plan *plan, const struct bst_command *cmd,
+                          const struct bst_plan_env *env)
+{
+    struct bst_live *live = &plan->after;
+    switch (cmd->kind) {
+    case BST_COMMAND_BATCH:
+        return change_batch(plan, cmd);
+    case BST_COMMAND_WARMUP:
+        return change_warmup(plan, cmd, env);
+    case BST_COMMAND_LENGTH:
+        return change_length(plan, cmd, env);
+    case BST_COMMAND_LR:
+        change_lr(live, cmd);
+        return BST_OK;
+    case BST_COMMAND_DECAY:
+        change_decay(live, cmd);
+        return BST_OK;
+    case BST_COMMAND_ACCUMULATE:
+        live->accumulate = (uint64_t)cmd->value;
+        return BST_OK;
+    case BST_COMMAND_CLIP:
+        live->max_grad_norm = cmd->value;
+        if (!live->clip_interval)
+            live->clip_interval = 1;
+        return BST_OK;
+    case BST_COMMAND_WEIGHT_DECAY:
+        live->weight_decay = scaled(cmd, live->weight_decay);
+        return BST_OK;
+    case BST_COMMAND_MOMENTUM:
+        live->momentum = cmd->value;
+        return BST_OK;
+    case BST_COMMAND_SMOOTHING:
+        live->label_smoothing = cmd->value;
+        return BST_OK;
+    default:
+        return bst_fail(BST_E_ARG, "%s changes no setting", bst_command_word(cmd->kind));
+    }
+}
+
+enum bst_err bst_plan_command(const struct bst_live *now, const struct bst_command *cmd,
+                              const struct bst_plan_env *env, struct bst_plan *out)
+{
+    begin(out, now);
+    BST_TRY(apply(out, cmd, env));
+    return finish(out, env, cmd->kind == BST_COMMAND_ACCUMULATE && cmd->value > 0);
+}
+
+/* What preset, undo and redo have in common once `after` is filled in. */
+static enum bst_err take_length(struct bst_plan *plan, const struct bst_plan_env *env)
+{
+    if (plan->after.schedule.total > env->samples)
+        return BST_OK;
+    return refuse(plan, BST_DIAG_LENGTH_PASSED,
+                  bst_fail(BST_E_STATE, "the run has seen %" PRIu64 " samples, more than %" PRIu64,
+                           env->samples, plan->after.schedule.total));
+}
+
+enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *preset,
+                             bool with_length, const struct bst_plan_env *env, struct bst_plan *out)
+{
+    begin(out, now);
+    out->after = *preset;
+    if (!with_length && preset->schedule.total != now->schedule.total) {
+        out->after.schedule.total = now->schedule.total;
+        note(out, BST_DIAG_LENGTH_KEPT);
+    }
+    BST_TRY(take_length(out, env));
+    bst_schedule_take_over(&out->after.schedule, &now->schedule, env->samples, preset->batch);
+    return finish(out, env, false);
+}
+
+enum bst_err bst_plan_return(const struct bst_live *now, const struct bst_live *held,
+                             const struct bst_plan_env *env, struct bst_plan *out)
+{
+    begin(out, now);
+    out->after = *held;
+    BST_TRY(take_length(out, env));
+    bst_schedule_go_back(&out->after.schedule, &now->schedule, env->samples, held->batch);
+    return finish(out, env, false);
+}
