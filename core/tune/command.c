@@ -163,11 +163,11 @@ static bool parse_scalar(char *operand, struct bst_command *out)
         if (!n || rest[n - 1] != '%')
             return false;
         rest[n - 1] = '\0';
-        out->op = BST_OP_PERCENT;
+        out->op = BST_OPERAND_PERCENT;
     } else if (sign == '*' || sign == 'x' || sign == '/') {
-        out->op = BST_OP_TIMES;
+        out->op = BST_OPERAND_TIMES;
     } else if ((sign == '=' || is_digit_or_dot(sign)) && !repeats) {
-        out->op = BST_OP_SET;
+        out->op = BST_OPERAND_SET;
         out->presses = 0;
     } else {
         return false;
@@ -179,9 +179,9 @@ static bool parse_scalar(char *operand, struct bst_command *out)
 
 static bool has_repeat_of_nothing(const struct bst_command *cmd)
 {
-    if (cmd->op == BST_OP_PERCENT)
+    if (cmd->op == BST_OPERAND_PERCENT)
         return cmd->value <= 0 || cmd->value > 1000 || (cmd->presses < 0 && cmd->value >= 100);
-    return cmd->op == BST_OP_TIMES && cmd->value <= 0;
+    return cmd->op == BST_OPERAND_TIMES && cmd->value <= 0;
 }
 
 /* warmup and length: an interval where a number would be, or a scalar change of the length. */
@@ -194,7 +194,7 @@ static enum bst_err parse_length(char *operand, struct bst_command *out)
     if (scales || (percent && (sign == '+' || sign == '-'))) {
         char shown[TEXT_MAX];
         strcpy(shown, operand);
-        if (!parse_scalar(operand, out) || out->op == BST_OP_SET || has_repeat_of_nothing(out))
+        if (!parse_scalar(operand, out) || out->op == BST_OPERAND_SET || has_repeat_of_nothing(out))
             return fail_operand(out->kind, shown);
         return BST_OK;
     }
@@ -204,8 +204,8 @@ static enum bst_err parse_length(char *operand, struct bst_command *out)
         return bst_fail_in(err, "%s", command_words[out->kind]);
     if (out->kind == BST_COMMAND_LENGTH && out->interval.unit == BST_UNIT_RATIO)
         return fail_operand(out->kind, operand);
-    out->op = sign == '+' ? BST_OP_ADD : sign == '-' ? BST_OP_TAKE : BST_OP_SET;
-    if (out->op != BST_OP_SET && out->interval.value == 0)
+    out->op = sign == '+' ? BST_OPERAND_ADD : sign == '-' ? BST_OPERAND_TAKE : BST_OPERAND_SET;
+    if (out->op != BST_OPERAND_SET && out->interval.value == 0)
         return bst_fail(BST_E_PARSE, "%s: '%.40s' changes nothing", command_words[out->kind], operand);
     return BST_OK;
 }
@@ -242,15 +242,15 @@ static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
 {
     const char *bare = operand + (*operand == '=');
     if (rule->zero_word && !strcmp(bare, rule->zero_word)) {
-        out->op = BST_OP_SET;
+        out->op = BST_OPERAND_SET;
         return BST_OK;
     }
     char shown[TEXT_MAX];
     strcpy(shown, operand);
-    if (!parse_scalar(operand, out) || (out->op != BST_OP_SET && !rule->scales) ||
+    if (!parse_scalar(operand, out) || (out->op != BST_OPERAND_SET && !rule->scales) ||
         has_repeat_of_nothing(out))
         return fail_operand(out->kind, shown);
-    if (out->op != BST_OP_SET)
+    if (out->op != BST_OPERAND_SET)
         return BST_OK;
     if (rule->whole && out->value != floor(out->value))
         return bst_fail(BST_E_PARSE, "%s: '%.40s' is not a whole number", command_words[out->kind],

@@ -44,30 +44,30 @@ static void add_set(const struct bst_command *cmd, struct bst_sb *out)
 
 static void add_operand(const struct bst_command *cmd, struct bst_sb *out)
 {
-    if (cmd->op == BST_OP_NONE)
+    if (cmd->op == BST_OPERAND_NONE)
         return;
     bst_sb_addc(out, ' ');
     switch (cmd->op) {
-    case BST_OP_SET:
+    case BST_OPERAND_SET:
         add_set(cmd, out);
         break;
-    case BST_OP_TIMES:
+    case BST_OPERAND_TIMES:
         bst_sb_addc(out, cmd->presses < 0 ? '/' : '*');
         add_number(out, cmd->value);
         add_presses(out, cmd->presses);
         break;
-    case BST_OP_PERCENT:
+    case BST_OPERAND_PERCENT:
         bst_sb_addc(out, cmd->presses < 0 ? '-' : '+');
         add_number(out, cmd->value);
         bst_sb_addc(out, '%');
         add_presses(out, cmd->presses);
         break;
-    case BST_OP_ADD:
-    case BST_OP_TAKE:
-        bst_sb_addc(out, cmd->op == BST_OP_ADD ? '+' : '-');
+    case BST_OPERAND_ADD:
+    case BST_OPERAND_TAKE:
+        bst_sb_addc(out, cmd->op == BST_OPERAND_ADD ? '+' : '-');
         add_interval(out, cmd->interval);
         break;
-    case BST_OP_NONE:
+    case BST_OPERAND_NONE:
         break;
     }
 }

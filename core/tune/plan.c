@@ -134,13 +134,13 @@ static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command
 {
     struct bst_live *live = &plan->after;
     uint64_t was = live->batch;
-    if (cmd->op == BST_OP_PERCENT) {
+    if (cmd->op == BST_OPERAND_PERCENT) {
         enum bst_err err = bst_split_press(was, cmd->value, cmd->presses, &live->batch);
         if (err)
             return refuse(plan, BST_DIAG_BATCH_RANGE, err);
     } else {
         double value = cmd->value;
-        if (cmd->op == BST_OP_TIMES)
+        if (cmd->op == BST_OPERAND_TIMES)
             value = floor((double)was * pow(cmd->value, cmd->presses) + 0.5);
         if (!(value >= 0 && value <= (double)BST_BATCH_MAX))
             return refuse(plan, BST_DIAG_BATCH_RANGE,
@@ -155,9 +155,9 @@ static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command
 /* A number after `cmd`: times, percent or set. */
 static double scaled(const struct bst_command *cmd, double was)
 {
-    if (cmd->op == BST_OP_TIMES)
+    if (cmd->op == BST_OPERAND_TIMES)
         return was * pow(cmd->value, cmd->presses);
-    if (cmd->op == BST_OP_PERCENT)
+    if (cmd->op == BST_OPERAND_PERCENT)
         return cmd->presses > 0 ? was * pow(1 + cmd->value / 100, cmd->presses)
                                 : was * pow(1 - cmd->value / 100, -cmd->presses);
     return cmd->value;
@@ -172,10 +172,10 @@ static enum bst_err new_length(const struct bst_command *cmd, const struct bst_l
     double batch = (double)live->batch, by;
     struct bst_scale scale = {env->dataset, live->batch, live->schedule.total};
     switch (cmd->op) {
-    case BST_OP_TIMES:
+    case BST_OPERAND_TIMES:
         *out = rint(scaled(cmd, was));
         break;
-    case BST_OP_PERCENT:
+    case BST_OPERAND_PERCENT:
         by = scaled(cmd, was) - was;
         if (fabs(by) < batch)
             by = copysign(batch, cmd->presses);
@@ -183,8 +183,8 @@ static enum bst_err new_length(const struct bst_command *cmd, const struct bst_l
         break;
     default:
         BST_TRY(bst_interval_samples(cmd->interval, &scale, &given));
-        *out = cmd->op == BST_OP_SET ? (double)given
-                                     : was + (cmd->op == BST_OP_ADD ? 1 : -1) * (double)given;
+        *out = cmd->op == BST_OPERAND_SET ? (double)given
+                                     : was + (cmd->op == BST_OPERAND_ADD ? 1 : -1) * (double)given;
     }
     if (*out < 0)
         *out = 0;
