@@ -68,12 +68,10 @@ static enum bst_err open_format(struct bst_dataset *ds, const struct bst_data_cf
     return BST_OK;
 }
 
-enum bst_err bst_dataset_open(const struct bst_data_cfg *cfg, struct bst_dataset **out)
+enum bst_err bst_dataset_open_format(const struct bst_data_format *format,
+                                     const struct bst_data_cfg *cfg, struct bst_dataset **out)
 {
     *out = NULL;
-    const struct bst_data_format *format = find_format(cfg->format);
-    if (!format)
-        return bst_fail(BST_E_ARG, "data format \"%s\" is not known", cfg->format);
     struct bst_dataset *ds = bst_xalloc(sizeof *ds);
     ds->format = format;
     enum bst_err err = open_format(ds, cfg);
@@ -84,6 +82,15 @@ enum bst_err bst_dataset_open(const struct bst_data_cfg *cfg, struct bst_dataset
     pthread_mutex_init(&ds->lock, NULL);
     *out = ds;
     return BST_OK;
+}
+
+enum bst_err bst_dataset_open(const struct bst_data_cfg *cfg, struct bst_dataset **out)
+{
+    *out = NULL;
+    const struct bst_data_format *format = find_format(cfg->format);
+    if (!format)
+        return bst_fail(BST_E_ARG, "data format \"%s\" is not known", cfg->format);
+    return bst_dataset_open_format(format, cfg, out);
 }
 
 void bst_dataset_close(struct bst_dataset *ds)

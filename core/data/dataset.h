@@ -7,6 +7,11 @@
 
 #include "core/data/data.h"
 
+/* bst_dataset_open with a row that need not be in the table. */
+BST_MUST_USE enum bst_err bst_dataset_open_format(const struct bst_data_format *format,
+                                                  const struct bst_data_cfg *cfg,
+                                                  struct bst_dataset **out);
+
 /* Decodes one sample; out holds height · width · channels bytes. On failure out is all zeros. */
 BST_MUST_USE enum bst_err bst_dataset_get(const struct bst_dataset *ds, enum bst_part part,
                                           int64_t index, uint64_t key, uint8_t *out,

@@ -15,6 +15,7 @@
 enum {
     SUBSTITUTES = 16,   /* tried for a sample that cannot be read */
     WAITING_MOST = 256, /* ranges remembered beyond the slots */
+    SLOTS_MOST = 1024,
     LINE = 64,
     CHUNK_BYTES = 64 << 10, /* what a thread fills between two looks at the lock */
 };
@@ -273,7 +274,7 @@ static enum bst_err carve_slots(struct bst_loader *l)
 enum bst_err bst_loader_new(const struct bst_loader_cfg *cfg, struct bst_loader **out)
 {
     *out = NULL;
-    if (cfg->max_batch < 1 || cfg->slots < 1 || cfg->threads < 0)
+    if (cfg->max_batch < 1 || cfg->slots < 1 || cfg->slots > SLOTS_MOST || cfg->threads < 0)
         return bst_fail(BST_E_ARG, "loader: batch %d, slots %d, threads %d", cfg->max_batch,
                         cfg->slots, cfg->threads);
     struct bst_loader *l = bst_xalloc(sizeof *l);
