@@ -1,0 +1,38 @@
+/* Runs a program: addresses from offsets, and the backend does the rest. */
+#include "core/backend/backend.h"
+
+static bool is_matmul(enum bst_instr_op op)
+{
+    return op == BST_I_CONV_FWD || op == BST_I_CONV_BWD_DATA || op == BST_I_CONV_BWD_WEIGHT ||
+           op == BST_I_LINEAR_FWD || op == BST_I_LINEAR_BWD_DATA || op == BST_I_LINEAR_BWD_WEIGHT;
+}
+
+static void *address(const struct bst_program *p, const struct bst_bindings *m, int value)
+{
+    const struct bst_value *v = &p->values[value];
+    return (char *)m->base[v->memory] + v->offset;
+}
+
+enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_program *p,
+                             const struct bst_bindings *m, const struct bst_step *step, int from,
+                             int to, const atomic_int *stop)
+{
+    void *src[BST_MAX_SRC], *dst[BST_MAX_DST];
+    BST_ASSERT(from >= 0 && from <= to && to <= p->n_instrs);
+    for (int i = from; i < to; i++) {
+        const struct bst_instr *in = &p->instrs[i];
+        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+            return bst_fail(BST_E_CANCELLED, "stopped before %s", in->name);
+        if (step->only_matmul && !is_matmul(in->op))
+            continue;
+        for (int k = 0; k < in->n_src; k++)
+            src[k] = address(p, m, in->src[k]);
+        for (int k = 0; k < in->n_dst; k++)
+            dst[k] = address(p, m, in->dst[k]);
+        void *scratch = in->scratch < 0 ? NULL : address(p, m, in->scratch);
+        enum bst_err err = b->run(p->be, p, in, src, dst, scratch, step);
+        if (err)
+            return bst_fail_in(err, "%s: %s", in->name, bst_instr_op_name(in->op));
+    }
+    return BST_OK;
+}

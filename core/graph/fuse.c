@@ -1,0 +1,176 @@
+/* Batch norm takes in the ReLU behind it, the addition of a residual before that ReLU, and on the way back
+ * the sum of two gradients that meet there: three passes over memory become one. What a backend cannot do
+ * is taken apart again in layout.c. */
+#include "core/graph/passes.h"
+
+#include "core/base/alloc.h"
+
+struct fuse {
+    struct bst_pass *c;
+    int *uses;     /* value → how often it is read */
+    int *maker;    /* value → instruction that writes it, or -1 */
+    int *bn_of;    /* value behind a fused ReLU → slot of the BN's scale, or -1 */
+    int *bwd_of;   /* slot of a BN's scale → its BN_BWD, or -1 */
+    bool *residual; /* value behind a fused ReLU → a residual was added */
+    bool *dead;    /* instruction → taken in by another */
+};
+
+static void index_program(struct fuse *f)
+{
+    const struct bst_program *p = f->c->p;
+    for (int v = 0; v < p->n_values; v++)
+        f->maker[v] = f->bn_of[v] = -1;
+    for (int s = 0; s < p->params->n_slots; s++)
+        f->bwd_of[s] = -1;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const struct bst_instr *in = &p->instrs[i];
+        for (int k = 0; k < in->n_src; k++)
+            f->uses[in->src[k]]++;
+        for (int k = 0; k < in->n_dst; k++)
+            f->maker[in->dst[k]] = i;
+        if (in->op == BST_I_BN_BWD)
+            f->bwd_of[p->values[in->src[2]].param] = i;
+    }
+}
+
+/* The instruction that writes v, when nothing but one instruction reads it; else NULL. */
+static struct bst_instr *sole_maker(struct fuse *f, int v)
+{
+    int i = f->maker[v];
+    return i >= 0 && f->uses[v] == 1 ? &f->c->p->instrs[i] : NULL;
+}
+
+static bool is_plain_bn(const struct bst_instr *in)
+{
+    return in && (in->op == BST_I_BN_TRAIN || in->op == BST_I_BN_INFER) && !in->flags;
+}
+
+/* Puts `in` in the place of instruction `at`, whose name it does not need. */
+static void replace(struct fuse *f, int at, const struct bst_instr *in, const struct bst_instr *from)
+{
+    struct bst_program *p = f->c->p;
+    struct bst_instr moved = *in;
+    const char *name = p->instrs[at].name;
+    int was = (int)(from - p->instrs);
+    p->instrs[was].name = name; /* freed with the dead instruction */
+    p->instrs[at] = moved;
+    f->dead[was] = true;
+    for (int k = 0; k < moved.n_dst; k++)
+        f->maker[moved.dst[k]] = at;
+}
+
+static void fuse_relu_fwd(struct fuse *f, int at)
+{
+    struct bst_program *p = f->c->p;
+    int y = p->instrs[at].dst[0], res = -1;
+    struct bst_instr *bn = sole_maker(f, p->instrs[at].src[0]), *add = NULL;
+    if (bn && bn->op == BST_I_ADD) {
+        add = bn;
+        bn = NULL;
+        for (int k = 0; k < 2 && !bn; k++) {
+            bn = sole_maker(f, add->src[k]);
+            if (!is_plain_bn(bn))
+                bn = NULL;
+            res = add->src[!k];
+        }
+    }
+    if (!is_plain_bn(bn))
+        return;
+    struct bst_instr fused = *bn;
+    int slot = p->values[bn->src[1]].param;
+    fused.flags = BST_IF_RELU;
+    fused.dst[0] = y;
+    if (add) {
+        fused.flags |= BST_IF_RESIDUAL;
+        bst_instr_read(&fused, res);
+        f->dead[add - p->instrs] = true;
+    }
+    replace(f, at, &fused, bn);
+    f->bn_of[y] = slot;
+    f->residual[y] = add != NULL;
+    f->c->relu_of[slot] = y;
+}
+
+/* A BN with a ReLU alone finds the mask again from x; with a residual it reads y, and the gradient behind
+ * the ReLU, which the residual's branch needs, is its fourth result. */
+static void fuse_relu_bwd(struct fuse *f, int at)
+{
+    struct bst_program *p = f->c->p;
+    const struct bst_instr *relu = &p->instrs[at];
+    int dy = relu->src[0], y = relu->src[1], d = relu->dst[0];
+    int bwd = f->bn_of[y] >= 0 ? f->bwd_of[f->bn_of[y]] : -1;
+    if (bwd < 0 || p->instrs[bwd].src[1] != d || p->instrs[bwd].flags)
+        return;
+    struct bst_instr fused = p->instrs[bwd];
+    fused.src[1] = dy;
+    fused.flags = BST_IF_RELU;
+    if (f->residual[y]) {
+        fused.flags |= BST_IF_RESIDUAL;
+        bst_instr_read(&fused, y);
+        bst_instr_write(&fused, d);
+    } else if (f->uses[d] != 1) {
+        return;
+    }
+    replace(f, at, &fused, &p->instrs[bwd]);
+}
+
+static void fuse_join(struct fuse *f, int at)
+{
+    struct bst_program *p = f->c->p;
+    struct bst_instr *bn = &p->instrs[at], *add = sole_maker(f, bn->src[1]);
+    if (!add || add->op != BST_I_ADD || add->src[0] == add->src[1])
+        return;
+    bn->src[1] = add->src[0];
+    bst_instr_read(bn, add->src[1]);
+    bn->flags |= BST_IF_DY2;
+    f->dead[add - p->instrs] = true;
+}
+
+static void sweep(struct fuse *f)
+{
+    struct bst_program *p = f->c->p;
+    int kept = 0, forward = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        if (f->dead[i]) {
+            bst_free((void *)p->instrs[i].name);
+            continue;
+        }
+        p->instrs[kept++] = p->instrs[i];
+        forward += i < p->n_forward;
+    }
+    p->n_instrs = kept;
+    p->n_forward = forward;
+}
+
+void bst_pass_fuse(struct bst_pass *c)
+{
+    const struct bst_program *p = c->p;
+    size_t n = (size_t)p->n_values + 1, slots = (size_t)p->params->n_slots + 1;
+    struct fuse f = {
+        .c = c,
+        .uses = bst_xcalloc(n, sizeof *f.uses),
+        .maker = bst_xcalloc(n, sizeof *f.maker),
+        .bn_of = bst_xcalloc(n, sizeof *f.bn_of),
+        .bwd_of = bst_xcalloc(slots, sizeof *f.bwd_of),
+        .residual = bst_xcalloc(n, sizeof *f.residual),
+        .dead = bst_xcalloc((size_t)p->n_instrs + 1, sizeof *f.dead),
+    };
+    index_program(&f);
+    for (int i = 0; i < p->n_instrs; i++) {
+        if (!f.dead[i] && p->instrs[i].op == BST_I_RELU_FWD)
+            fuse_relu_fwd(&f, i);
+        else if (!f.dead[i] && p->instrs[i].op == BST_I_RELU_BWD)
+            fuse_relu_bwd(&f, i);
+    }
+    for (int i = p->n_forward; i < p->n_instrs; i++) {
+        if (!f.dead[i] && p->instrs[i].op == BST_I_BN_BWD)
+            fuse_join(&f, i);
+    }
+    sweep(&f);
+    bst_free(f.uses);
+    bst_free(f.maker);
+    bst_free(f.bn_of);
+    bst_free(f.bwd_of);
+    bst_free(f.residual);
+    bst_free(f.dead);
+}
