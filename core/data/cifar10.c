@@ -39,7 +39,7 @@ static enum bst_err read_file(struct bst_inmem_part *p, int64_t first, const cha
     uint8_t record[RECORD];
     struct bst_reader *r;
     BST_TRY(bst_reader_open(dir, name, &r));
-    enum bst_err err = bst_reader_expect(r, (uint64_t)FILE_RECORDS * RECORD);
+    enum bst_err err = bst_reader_expect(r, (uint64_t)FILE_RECORDS * RECORD, "CIFAR-10 has");
     for (int64_t i = 0; i < FILE_RECORDS && !err; i++) {
         err = bst_reader_read(r, record, sizeof record);
         if (!err)

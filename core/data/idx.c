@@ -82,7 +82,7 @@ static enum bst_err read_images(struct bst_inmem *set, enum bst_part part, struc
     BST_TRY(check_size(set, r, dims));
     /* At most 2^32 · 2^24. */
     bytes = (uint64_t)dims[0] * dims[1] * dims[2];
-    BST_TRY(bst_reader_expect(r, bytes));
+    BST_TRY(bst_reader_expect(r, bytes, "its header asks for"));
     BST_TRY(bst_inmem_reserve(set, part, dims[0]));
     BST_TRY(bst_reader_read(r, set->part[part].images, (size_t)bytes));
     return bst_reader_end(r);
@@ -98,7 +98,7 @@ static enum bst_err read_labels(struct bst_inmem *set, enum bst_part part, struc
                         "%s: offset 4: found %" PRIu32 " labels, expected %" PRId64
                         ", one for each image",
                         bst_reader_path(r), n, p->n);
-    BST_TRY(bst_reader_expect(r, n));
+    BST_TRY(bst_reader_expect(r, n, "its header asks for"));
     BST_TRY(bst_reader_read(r, p->labels, n));
     return bst_reader_end(r);
 }

@@ -98,7 +98,7 @@ static enum bst_err fail_zlib(struct bst_reader *r)
         return bst_fail(BST_E_IO, "%s: %s", r->path, strerror(errno));
     /* zlib puts "<fd:3>: " in front, of no use to a person. */
     const char *plain = strstr(words, ">: ");
-    return bst_fail(BST_E_CORRUPT, "%s: offset %" PRIu64 " (unpacked): damaged gzip data: %s",
+    return bst_fail(BST_E_CORRUPT, "%s: damaged gzip data after offset %" PRIu64 " unpacked: %s",
                     r->path, r->offset, plain ? plain + 3 : words);
 }
 
@@ -124,22 +124,14 @@ enum bst_err bst_reader_read(struct bst_reader *r, void *out, size_t n)
     return BST_OK;
 }
 
-enum bst_err bst_reader_expect(struct bst_reader *r, uint64_t bytes)
+enum bst_err bst_reader_expect(struct bst_reader *r, uint64_t bytes, const char *who)
 {
     uint64_t total;
     if (__builtin_add_overflow(r->offset, bytes, &total))
-        return bst_fail(BST_E_CORRUPT, "%s: header asks for more bytes than can be", r->path);
-    if (gzdirect(r->gz)) {
-        if (total != r->file_bytes)
-            return bst_fail(BST_E_CORRUPT,
-                            "%s: has %" PRIu64 " bytes, its header asks for %" PRIu64, r->path,
-                            r->file_bytes, total);
-    } else if (total / deflate_most > r->file_bytes) {
-        return bst_fail(BST_E_CORRUPT,
-                        "%s: header asks for %" PRIu64 " bytes, which %" PRIu64
-                        " packed bytes cannot hold",
-                        r->path, total, r->file_bytes);
-    }
+        total = UINT64_MAX;
+    if (gzdirect(r->gz) ? total != r->file_bytes : total / deflate_most > r->file_bytes)
+        return bst_fail(BST_E_CORRUPT, "%s: has %" PRIu64 " %sbytes, %s %" PRIu64, r->path,
+                        r->file_bytes, gzdirect(r->gz) ? "" : "packed ", who, total);
     return BST_OK;
 }
 

@@ -17,9 +17,10 @@ const char *bst_reader_path(const struct bst_reader *r);
 uint64_t bst_reader_offset(const struct bst_reader *r); /* of the unpacked bytes */
 /* Exactly n bytes, else BST_E_CORRUPT. */
 BST_MUST_USE enum bst_err bst_reader_read(struct bst_reader *r, void *out, size_t n);
-/* Before memory is taken: can `bytes` more be all that follows? A packed file's size is only known at
- * its end, so there this refuses what deflate could never reach; bst_reader_end checks the rest. */
-BST_MUST_USE enum bst_err bst_reader_expect(struct bst_reader *r, uint64_t bytes);
+/* Before memory is taken: can `bytes` more be all that follows? `who` says so: "its header asks for".
+ * A packed file's size is only known at its end, so there this refuses what deflate could never reach;
+ * bst_reader_end checks the rest. */
+BST_MUST_USE enum bst_err bst_reader_expect(struct bst_reader *r, uint64_t bytes, const char *who);
 /* The file ends here (and, if packed, its checksum is right). */
 BST_MUST_USE enum bst_err bst_reader_end(struct bst_reader *r);
 
