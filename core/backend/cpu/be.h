@@ -1,0 +1,88 @@
+/* Inside the CPU backend: the context, an instruction's prepared state, the table of instructions.
+ * One context belongs to one thread, its OpenMP team does the work. */
+#ifndef BST_BACKEND_CPU_BE_H
+#define BST_BACKEND_CPU_BE_H
+
+#include "core/backend/backend.h"
+#include "core/backend/cpu/dnnl_shim.h"
+#include "core/backend/cpu/vec.h"
+
+struct bst_be {
+    struct shim *shim;
+    const struct cpu_vec *vec;
+    int threads;
+};
+
+/* An activation as planes: for every sample and channel block, `plane` consecutive reals hold `hw`
+ * pixels of `block` channels. Sample n, block cb starts at (n·n_cb + cb)·plane. */
+struct cpu_act {
+    int n, c, h, w;
+    int block, n_cb;
+    size_t plane;
+};
+
+/* What describe() leaves in an instruction. */
+struct cpu_handle {
+    struct shim_prim *prim;
+    size_t prim_scratch; /* bytes; what is behind them belongs to the instruction */
+    struct cpu_act act;  /* of the source (pooling: of the larger side) */
+    struct cpu_act out;  /* of the destination, where it differs */
+    size_t count;        /* reals of the destination, padding included */
+    size_t count2;       /* of the second (dbias) */
+    float *table;        /* image: a channel's 256 values */
+};
+
+struct cpu_call {
+    const struct bst_program *p;
+    const struct bst_instr *in;
+    void *const *src;
+    void *const *dst;
+    void *scratch;
+    const struct bst_step *step;
+};
+
+struct cpu_op {
+    enum bst_err (*describe)(struct bst_be *be, const struct bst_program *p,
+                             const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                             struct cpu_handle *h);
+    enum bst_err (*run)(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c);
+};
+
+extern const struct cpu_op cpu_op_image, cpu_op_conv_fwd, cpu_op_conv_bwd_data,
+    cpu_op_conv_bwd_weight, cpu_op_bn_train, cpu_op_bn_infer, cpu_op_bn_bwd, cpu_op_relu_fwd,
+    cpu_op_relu_bwd, cpu_op_add, cpu_op_max_pool_fwd, cpu_op_max_pool_bwd, cpu_op_avg_pool_fwd,
+    cpu_op_avg_pool_bwd, cpu_op_linear_fwd, cpu_op_linear_bwd_data, cpu_op_linear_bwd_weight,
+    cpu_op_softmax_ce, cpu_op_reorder;
+
+/* Reals; 0 with the error stored when the layout is none of be_cpu's. */
+enum bst_err cpu_act_init(struct cpu_act *a, const struct bst_shape *s, uint32_t layout);
+size_t cpu_layout_bytes(struct bst_be *be, uint32_t layout, const struct bst_shape *s);
+
+/* dst[i] = or += src[i] for what a parameter gradient was computed into. */
+void cpu_add_into(struct bst_be *be, float *dst, const float *src, size_t n);
+
+/* Whether this call adds to destination i, a parameter gradient, instead of overwriting it. */
+static inline bool cpu_adds(const struct cpu_call *c, int i)
+{
+    return c->step->accumulate && c->p->values[c->in->dst[i]].memory == BST_MEM_GRAD;
+}
+
+/* Below this many reals a parallel region costs more than it saves. */
+#define CPU_SMALL 16384
+
+/* Flat work (flat.c). */
+enum bst_err cpu_sum(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
+                     size_t bytes);
+enum bst_err cpu_scale(struct bst_be *be, void *dst, double factor, size_t bytes);
+enum bst_err cpu_copy(struct bst_be *be, void *dst, const void *src, size_t bytes);
+enum bst_err cpu_sum_squares(struct bst_be *be, const void *x, size_t bytes, double *out);
+enum bst_err cpu_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, void *v, const void *g,
+                     size_t bytes);
+
+/* A parameter to and from plain host doubles (plain.c). */
+enum bst_err cpu_export_plain(struct bst_be *be, const struct bst_param_slot *slot, const void *at,
+                              double *out);
+enum bst_err cpu_import_plain(struct bst_be *be, const struct bst_param_slot *slot, const double *in,
+                              void *at);
+
+#endif

@@ -1,0 +1,531 @@
+#include "core/backend/cpu/dnnl_shim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <dnnl.h>
+
+#include "core/base/alloc.h"
+
+/* A memory descriptor is a value in major 2 and a handle in major 3. `md_ref` is what calls take and
+ * queries return: a pointer to const either way. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t md_ref;
+#else
+typedef const dnnl_memory_desc_t *md_ref;
+#endif
+
+#define MAX_ARGS (SHIM_N_ROLES + 1)
+#define MAX_KNOWN 24
+
+struct md {
+    dnnl_memory_desc_t d;
+};
+
+struct shim {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr; /* scratch is the caller's */
+    uint32_t known[MAX_KNOWN];  /* layouts met so far: tried first */
+    int n_known;
+};
+
+struct shim_prim {
+    struct shim *shim;
+    dnnl_primitive_t prim;
+    dnnl_exec_arg_t args[MAX_ARGS];
+    void *at[MAX_ARGS];   /* addresses now in the memory objects */
+    int role[MAX_ARGS];   /* SHIM_N_ROLES: scratch */
+    int n_args;
+    size_t scratch_bytes;
+    char impl[48];
+};
+
+/* Implementations of one operation, best first. */
+struct choice {
+    dnnl_primitive_desc_t pd;
+#if DNNL_VERSION_MAJOR < 3
+    dnnl_primitive_desc_iterator_t it;
+#endif
+};
+
+static enum bst_err failed(dnnl_status_t st, const char *what)
+{
+    if (st == dnnl_unimplemented)
+        return bst_fail(BST_E_UNSUPPORTED, "oneDNN: %s: not implemented", what);
+    if (st == dnnl_out_of_memory)
+        return bst_fail(BST_E_NOMEM, "oneDNN: %s: out of memory", what);
+    return bst_fail(BST_E_LIBRARY, "oneDNN: %s: status %d", what, (int)st);
+}
+
+#define DNNL_TRY(call, what)                                                                       \
+    do {                                                                                           \
+        dnnl_status_t st_ = (call);                                                                \
+        if (st_ != dnnl_success)                                                                   \
+            return failed(st_, what);                                                              \
+    } while (0)
+
+static dnnl_format_tag_t tag_of(uint32_t layout, int rank)
+{
+    static const dnnl_format_tag_t plain[] = {dnnl_a, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
+
+    if (layout == BST_LAYOUT_ANY)
+        return dnnl_format_tag_any;
+    return layout == BST_LAYOUT_PLAIN ? plain[rank] : (dnnl_format_tag_t)layout;
+}
+
+static void dims_of(const struct bst_shape *s, dnnl_dims_t dims)
+{
+    memset(dims, 0, sizeof(dnnl_dims_t));
+    memcpy(dims, s->d, (size_t)s->rank * sizeof dims[0]);
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+
+static dnnl_status_t md_make(struct md *m, const struct bst_shape *s, uint32_t layout)
+{
+    dnnl_dims_t dims;
+
+    dims_of(s, dims);
+    return dnnl_memory_desc_create_with_tag(&m->d, s->rank, dims, dnnl_f32, tag_of(layout, s->rank));
+}
+
+static void md_drop(struct md *m)
+{
+    if (m->d)
+        dnnl_memory_desc_destroy(m->d);
+    m->d = NULL;
+}
+
+static md_ref md_of(const struct md *m)
+{
+    return m->d;
+}
+
+static dnnl_status_t choice_open(struct shim *s, const struct shim_op *op, const struct md *m,
+                                 struct choice *c)
+{
+    md_ref src = md_of(&m[SHIM_SRC]), wei = md_of(&m[SHIM_WEIGHT]), dst = md_of(&m[SHIM_DST]);
+    md_ref bias = md_of(&m[SHIM_BIAS]);
+    dnnl_dims_t stride = {op->window.stride, op->window.stride}, dilate = {0, 0};
+    dnnl_dims_t pad = {op->window.pad, op->window.pad};
+
+    switch (op->kind) {
+    case SHIM_CONV_FWD:
+        return dnnl_convolution_forward_primitive_desc_create(
+            &c->pd, s->engine, dnnl_forward_training, dnnl_convolution_direct, src, wei, NULL, dst,
+            stride, dilate, pad, pad, s->attr);
+    case SHIM_CONV_BWD_DATA:
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            &c->pd, s->engine, dnnl_convolution_direct, src, wei, dst, stride, dilate, pad, pad,
+            NULL, s->attr);
+    case SHIM_CONV_BWD_WEIGHT:
+        return dnnl_convolution_backward_weights_primitive_desc_create(
+            &c->pd, s->engine, dnnl_convolution_direct, src, wei, NULL, dst, stride, dilate, pad,
+            pad, NULL, s->attr);
+    case SHIM_LINEAR_FWD:
+        return dnnl_inner_product_forward_primitive_desc_create(
+            &c->pd, s->engine, dnnl_forward_training, src, wei, bias, dst, s->attr);
+    case SHIM_LINEAR_BWD_DATA:
+        return dnnl_inner_product_backward_data_primitive_desc_create(&c->pd, s->engine, src, wei,
+                                                                      dst, NULL, s->attr);
+    case SHIM_LINEAR_BWD_WEIGHT:
+        return dnnl_inner_product_backward_weights_primitive_desc_create(
+            &c->pd, s->engine, src, wei, bias, dst, NULL, s->attr);
+    default:
+        return dnnl_reorder_primitive_desc_create(&c->pd, src, s->engine, dst, s->engine, s->attr);
+    }
+}
+
+static bool choice_next(struct shim *s, const struct shim_op *op, struct choice *c)
+{
+    (void)s;
+    return op->kind != SHIM_REORDER && dnnl_primitive_desc_next_impl(c->pd) == dnnl_success;
+}
+
+static void choice_close(struct choice *c)
+{
+    if (c->pd)
+        dnnl_primitive_desc_destroy(c->pd);
+}
+
+#else
+
+static dnnl_status_t md_make(struct md *m, const struct bst_shape *s, uint32_t layout)
+{
+    dnnl_dims_t dims;
+
+    dims_of(s, dims);
+    return dnnl_memory_desc_init_by_tag(&m->d, s->rank, dims, dnnl_f32, tag_of(layout, s->rank));
+}
+
+static void md_drop(struct md *m)
+{
+    (void)m;
+}
+
+static md_ref md_of(const struct md *m)
+{
+    return m->d.ndims ? &m->d : NULL;
+}
+
+union op_desc {
+    dnnl_convolution_desc_t conv;
+    dnnl_inner_product_desc_t linear;
+};
+
+static dnnl_status_t op_desc_init(const struct shim_op *op, const struct md *m, union op_desc *d)
+{
+    md_ref src = md_of(&m[SHIM_SRC]), wei = md_of(&m[SHIM_WEIGHT]), dst = md_of(&m[SHIM_DST]);
+    md_ref bias = md_of(&m[SHIM_BIAS]);
+    dnnl_dims_t stride = {op->window.stride, op->window.stride};
+    dnnl_dims_t pad = {op->window.pad, op->window.pad};
+
+    switch (op->kind) {
+    case SHIM_CONV_FWD:
+        return dnnl_convolution_forward_desc_init(&d->conv, dnnl_forward_training,
+                                                  dnnl_convolution_direct, src, wei, NULL, dst,
+                                                  stride, pad, pad);
+    case SHIM_CONV_BWD_DATA:
+        return dnnl_convolution_backward_data_desc_init(&d->conv, dnnl_convolution_direct, src, wei,
+                                                        dst, stride, pad, pad);
+    case SHIM_CONV_BWD_WEIGHT:
+        return dnnl_convolution_backward_weights_desc_init(
+            &d->conv, dnnl_convolution_direct, src, wei, NULL, dst, stride, pad, pad);
+    case SHIM_LINEAR_FWD:
+        return dnnl_inner_product_forward_desc_init(&d->linear, dnnl_forward_training, src, wei,
+                                                    bias, dst);
+    case SHIM_LINEAR_BWD_DATA:
+        return dnnl_inner_product_backward_data_desc_init(&d->linear, src, wei, dst);
+    case SHIM_LINEAR_BWD_WEIGHT:
+        return dnnl_inner_product_backward_weights_desc_init(&d->linear, src, wei, bias, dst);
+    default:
+        return dnnl_invalid_arguments;
+    }
+}
+
+static dnnl_status_t choice_open(struct shim *s, const struct shim_op *op, const struct md *m,
+                                 struct choice *c)
+{
+    union op_desc d;
+    dnnl_status_t st;
+
+    if (op->kind == SHIM_REORDER)
+        return dnnl_reorder_primitive_desc_create(&c->pd, md_of(&m[SHIM_SRC]), s->engine,
+                                                  md_of(&m[SHIM_DST]), s->engine, s->attr);
+    st = op_desc_init(op, m, &d);
+    if (st == dnnl_success)
+        st = dnnl_primitive_desc_iterator_create(&c->it, &d, s->attr, s->engine, NULL);
+    if (st != dnnl_success)
+        return st;
+    c->pd = dnnl_primitive_desc_iterator_fetch(c->it);
+    return c->pd ? dnnl_success : dnnl_out_of_memory;
+}
+
+static bool choice_next(struct shim *s, const struct shim_op *op, struct choice *c)
+{
+    (void)s;
+    if (op->kind == SHIM_REORDER || dnnl_primitive_desc_iterator_next(c->it) != dnnl_success)
+        return false;
+    dnnl_primitive_desc_destroy(c->pd);
+    c->pd = dnnl_primitive_desc_iterator_fetch(c->it);
+    return c->pd;
+}
+
+static void choice_close(struct choice *c)
+{
+    if (c->pd)
+        dnnl_primitive_desc_destroy(c->pd);
+    if (c->it)
+        dnnl_primitive_desc_iterator_destroy(c->it);
+}
+
+#endif
+
+enum bst_err shim_open(struct shim **out)
+{
+    struct shim *s = bst_xalloc(sizeof *s);
+    dnnl_status_t st = dnnl_engine_create(&s->engine, dnnl_cpu, 0);
+
+    if (st == dnnl_success)
+        st = dnnl_stream_create(&s->stream, s->engine, dnnl_stream_default_flags);
+    if (st == dnnl_success)
+        st = dnnl_primitive_attr_create(&s->attr);
+    if (st == dnnl_success)
+        st = dnnl_primitive_attr_set_scratchpad_mode(s->attr, dnnl_scratchpad_mode_user);
+    if (st != dnnl_success) {
+        shim_close(s);
+        return failed(st, "engine");
+    }
+    *out = s;
+    return BST_OK;
+}
+
+void shim_close(struct shim *s)
+{
+    if (!s)
+        return;
+    if (s->attr)
+        dnnl_primitive_attr_destroy(s->attr);
+    if (s->stream)
+        dnnl_stream_destroy(s->stream);
+    if (s->engine)
+        dnnl_engine_destroy(s->engine);
+    bst_free(s);
+}
+
+void shim_version(char *out, size_t room)
+{
+    const dnnl_version_t *v = dnnl_version();
+
+    snprintf(out, room, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
+static bool same(md_ref md, const struct bst_shape *shape, uint32_t layout)
+{
+    struct md m;
+    bool equal;
+
+    memset(&m, 0, sizeof m);
+    if (md_make(&m, shape, layout) != dnnl_success)
+        return false;
+    equal = dnnl_memory_desc_equal(md, md_of(&m));
+    md_drop(&m);
+    return equal;
+}
+
+/* The number of a layout the library chose. With kernels of 1×1 several tags describe the same bytes:
+ * `hint`, the layout the value has now, comes first so that no reorder is made for nothing. */
+static uint32_t layout_of(struct shim *s, md_ref md, const struct bst_shape *shape, uint32_t hint)
+{
+    if (hint != BST_LAYOUT_ANY && same(md, shape, hint))
+        return hint;
+    if (same(md, shape, BST_LAYOUT_PLAIN))
+        return BST_LAYOUT_PLAIN;
+    for (int i = 0; i < s->n_known; i++)
+        if (same(md, shape, s->known[i]))
+            return s->known[i];
+    for (uint32_t tag = dnnl_format_tag_any + 1; tag < dnnl_format_tag_last; tag++) {
+        if (!same(md, shape, tag))
+            continue;
+        if (s->n_known < MAX_KNOWN)
+            s->known[s->n_known++] = tag;
+        return tag;
+    }
+    return BST_LAYOUT_ANY;
+}
+
+static bool has_role(enum shim_kind kind, enum shim_role r)
+{
+    if (kind == SHIM_REORDER)
+        return r == SHIM_SRC || r == SHIM_DST;
+    if (r == SHIM_BIAS)
+        return kind == SHIM_LINEAR_FWD || kind == SHIM_LINEAR_BWD_WEIGHT;
+    return true;
+}
+
+/* What to ask of a primitive descriptor for an argument, and its place in an execution. */
+static void role_names(enum shim_kind kind, enum shim_role r, dnnl_query_t *query, int *arg)
+{
+    bool bwd_data = kind == SHIM_CONV_BWD_DATA || kind == SHIM_LINEAR_BWD_DATA;
+    bool bwd_weight = kind == SHIM_CONV_BWD_WEIGHT || kind == SHIM_LINEAR_BWD_WEIGHT;
+
+    switch (r) {
+    case SHIM_SRC:
+        *query = bwd_data ? dnnl_query_diff_src_md : dnnl_query_src_md;
+        *arg = bwd_data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
+        break;
+    case SHIM_WEIGHT:
+        *query = bwd_weight ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+        *arg = bwd_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+        break;
+    case SHIM_BIAS:
+        *query = bwd_weight ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+        *arg = bwd_weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS;
+        break;
+    default:
+        *query = bwd_data || bwd_weight ? dnnl_query_diff_dst_md : dnnl_query_dst_md;
+        *arg = bwd_data || bwd_weight ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST;
+    }
+}
+
+static md_ref role_md(const struct choice *c, enum shim_kind kind, enum shim_role r)
+{
+    dnnl_query_t query;
+    int arg;
+
+    role_names(kind, r, &query, &arg);
+    return dnnl_primitive_desc_query_md(c->pd, query, r == SHIM_BIAS);
+}
+
+/* Whether be_cpu takes this implementation; the layouts it wants go to `got`. */
+static bool acceptable(struct shim *s, const struct shim_op *op, const struct choice *c,
+                       uint32_t got[SHIM_N_ROLES])
+{
+    const char *impl = NULL;
+
+    if (dnnl_primitive_desc_query(c->pd, dnnl_query_impl_info_str, 0, &impl) != dnnl_success ||
+        (op->kind != SHIM_REORDER && strncmp(impl, "ref", 3) == 0))
+        return false;
+    for (int r = 0; r < SHIM_N_ROLES; r++) {
+        if (!has_role(op->kind, r))
+            continue;
+        got[r] = layout_of(s, role_md(c, op->kind, r), &op->t[r].shape, op->t[r].layout);
+        if (got[r] == BST_LAYOUT_ANY)
+            return false;
+        if (op->kind != SHIM_REORDER && (r == SHIM_SRC || r == SHIM_DST) &&
+            !shim_layout_block(got[r]))
+            return false;
+    }
+    return true;
+}
+
+static enum bst_err add_arg(struct shim_prim *p, md_ref md, int arg, int role)
+{
+    dnnl_exec_arg_t *a = &p->args[p->n_args];
+
+    DNNL_TRY(dnnl_memory_create(&a->memory, md, p->shim->engine, DNNL_MEMORY_NONE), "memory");
+    a->arg = arg;
+    p->role[p->n_args++] = role;
+    return BST_OK;
+}
+
+static enum bst_err prim_fill(struct shim_prim *p, const struct shim_op *op, const struct choice *c)
+{
+    const char *impl = NULL;
+    md_ref scratch = dnnl_primitive_desc_query_md(c->pd, dnnl_query_scratchpad_md, 0);
+    dnnl_query_t query;
+    int arg;
+
+    DNNL_TRY(dnnl_primitive_desc_query(c->pd, dnnl_query_impl_info_str, 0, &impl), "name");
+    snprintf(p->impl, sizeof p->impl, "%s", impl);
+    DNNL_TRY(dnnl_primitive_create(&p->prim, c->pd), p->impl);
+    for (int r = 0; r < SHIM_N_ROLES; r++) {
+        if (!has_role(op->kind, r))
+            continue;
+        role_names(op->kind, r, &query, &arg);
+        BST_TRY(add_arg(p, role_md(c, op->kind, r), arg, r));
+    }
+    p->scratch_bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
+    if (p->scratch_bytes)
+        BST_TRY(add_arg(p, scratch, DNNL_ARG_SCRATCHPAD, SHIM_N_ROLES));
+    return BST_OK;
+}
+
+static enum bst_err prim_make(struct shim *s, struct shim_op *op, const struct md *m,
+                              struct shim_prim **out)
+{
+    struct choice c = {0};
+    uint32_t got[SHIM_N_ROLES];
+    dnnl_status_t st = choice_open(s, op, m, &c);
+    bool found = st == dnnl_success && acceptable(s, op, &c, got);
+    enum bst_err err;
+
+    while (st == dnnl_success && !found && choice_next(s, op, &c))
+        found = acceptable(s, op, &c, got);
+    if (!found) {
+        choice_close(&c);
+        if (st != dnnl_success)
+            return failed(st, "primitive");
+        return bst_fail(BST_E_UNSUPPORTED, "oneDNN: nothing but a reference implementation");
+    }
+    *out = bst_xalloc(sizeof **out);
+    (*out)->shim = s;
+    err = prim_fill(*out, op, &c);
+    choice_close(&c);
+    for (int r = 0; r < SHIM_N_ROLES; r++)
+        if (has_role(op->kind, r))
+            op->t[r].layout = got[r];
+    return err;
+}
+
+enum bst_err shim_prim_new(struct shim *s, struct shim_op *op, struct shim_prim **out)
+{
+    struct md m[SHIM_N_ROLES];
+    enum bst_err err = BST_OK;
+
+    *out = NULL;
+    memset(m, 0, sizeof m);
+    for (int r = 0; r < SHIM_N_ROLES && !err; r++)
+        if (has_role(op->kind, r) &&
+            md_make(&m[r], &op->t[r].shape, op->t[r].layout) != dnnl_success)
+            err = bst_fail(BST_E_SHAPE, "oneDNN: no descriptor for layout %u", op->t[r].layout);
+    if (!err)
+        err = prim_make(s, op, m, out);
+    for (int r = 0; r < SHIM_N_ROLES; r++)
+        md_drop(&m[r]);
+    if (err) {
+        shim_prim_free(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
+void shim_prim_free(struct shim_prim *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->n_args; i++)
+        dnnl_memory_destroy(p->args[i].memory);
+    if (p->prim)
+        dnnl_primitive_destroy(p->prim);
+    bst_free(p);
+}
+
+const char *shim_prim_impl(const struct shim_prim *p)
+{
+    return p->impl;
+}
+
+size_t shim_prim_scratch(const struct shim_prim *p)
+{
+    return p->scratch_bytes;
+}
+
+enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], void *scratch)
+{
+    for (int i = 0; i < p->n_args; i++) {
+        void *a = p->role[i] == SHIM_N_ROLES ? scratch : at[p->role[i]];
+
+        /* Major 2 zeroes a blocked tensor's padding whenever it is told an address. */
+        if (a == p->at[i])
+            continue;
+        DNNL_TRY(dnnl_memory_set_data_handle(p->args[i].memory, a), p->impl);
+        p->at[i] = a;
+    }
+    DNNL_TRY(dnnl_primitive_execute(p->prim, p->shim->stream, p->n_args, p->args), p->impl);
+    DNNL_TRY(dnnl_stream_wait(p->shim->stream), p->impl);
+    return BST_OK;
+}
+
+size_t shim_layout_bytes(uint32_t layout, const struct bst_shape *s)
+{
+    struct md m;
+    size_t bytes;
+
+    memset(&m, 0, sizeof m);
+    if (md_make(&m, s, layout) != dnnl_success)
+        return 0;
+    bytes = dnnl_memory_desc_get_size(md_of(&m));
+    md_drop(&m);
+    return bytes;
+}
+
+int shim_layout_block(uint32_t layout)
+{
+    switch (layout) {
+    case BST_LAYOUT_PLAIN:
+        return 1;
+    case dnnl_nChw8c:
+        return 8;
+    case dnnl_nChw16c:
+        return 16;
+    default:
+        return 0;
+    }
+}
+
+uint32_t shim_layout_of_block(int block)
+{
+    return block == 8 ? dnnl_nChw8c : block == 16 ? dnnl_nChw16c : BST_LAYOUT_PLAIN;
+}
