@@ -294,12 +294,11 @@ static bool same(md_ref md, const struct bst_shape *shape, uint32_t layout)
     return equal;
 }
 
-/* The number of a layout the library chose. With kernels of 1×1 several tags describe the same bytes:
- * `hint`, the layout the value has now, comes first so that no reorder is made for nothing. */
-static uint32_t layout_of(struct shim *s, md_ref md, const struct bst_shape *shape, uint32_t hint)
+/* The number of a layout the library chose; ANY when no tag describes it. */
+static uint32_t layout_of(struct shim *s, md_ref md, const struct bst_shape *shape, uint32_t now)
 {
-    if (hint != BST_LAYOUT_ANY && same(md, shape, hint))
-        return hint;
+    if (now != BST_LAYOUT_ANY && same(md, shape, now))
+        return now;
     if (same(md, shape, BST_LAYOUT_PLAIN))
         return BST_LAYOUT_PLAIN;
     for (int i = 0; i < s->n_known; i++)
@@ -370,7 +369,7 @@ static bool acceptable(struct shim *s, const struct shim_op *op, const struct ch
     for (int r = 0; r < SHIM_N_ROLES; r++) {
         if (!has_role(op->kind, r))
             continue;
-        got[r] = layout_of(s, role_md(c, op->kind, r), &op->t[r].shape, op->t[r].layout);
+        got[r] = layout_of(s, role_md(c, op->kind, r), &op->t[r].shape, op->t[r].now);
         if (got[r] == BST_LAYOUT_ANY)
             return false;
         if (op->kind != SHIM_REORDER && (r == SHIM_SRC || r == SHIM_DST) &&

@@ -15,6 +15,8 @@ struct shim_prim;
 struct shim_tensor {
     struct bst_shape shape;
     uint32_t layout; /* BST_LAYOUT_ANY: the library may choose; set once it has */
+    uint32_t now;    /* the layout the value has already, BST_LAYOUT_ANY: none yet. Several numbers can
+                        name the same bytes (kernels of 1×1); then this one is given */
 };
 
 enum shim_kind {

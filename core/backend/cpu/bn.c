@@ -1,0 +1,401 @@
+/* Batch norm with what is around it in one instruction. Each channel block is read for its sums and,
+ * while it is in cache, again to be normalised. Where there are too few channel blocks for the team,
+ * all of it works on each block, a part of the batch a thread. */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "core/backend/cpu/be.h"
+
+#define EPS 1e-5
+#define MOMENTUM 0.1
+
+enum { BLOCK_SUMS = 2 }; /* a thread's partial sums of this block and of the one before */
+
+/* Saved statistics: mean, then 1/√(var + eps), of every channel with padding. */
+static size_t saved_bytes(const struct cpu_act *a)
+{
+    return (size_t)a->n_cb * (size_t)a->block * 2 * sizeof(float);
+}
+
+/* How a team shares the blocks. */
+struct share {
+    bool by_batch; /* all threads on each block */
+    int me, team;
+    int n0, n1;   /* samples of this thread */
+    int cb0, cb1; /* blocks of this thread */
+    struct cpu_bn_sums *sums;
+};
+
+static struct share share_of(const struct cpu_act *a, void *scratch)
+{
+    struct share s = {.me = omp_get_thread_num(), .team = omp_get_num_threads(), .sums = scratch};
+
+    s.by_batch = s.team > 1 && a->n_cb % s.team && a->n_cb < 8 * s.team;
+    s.n1 = a->n;
+    s.cb1 = a->n_cb;
+    if (s.by_batch) {
+        s.n0 = (int)((int64_t)a->n * s.me / s.team);
+        s.n1 = (int)((int64_t)a->n * (s.me + 1) / s.team);
+    } else {
+        s.cb0 = (int)((int64_t)a->n_cb * s.me / s.team);
+        s.cb1 = (int)((int64_t)a->n_cb * (s.me + 1) / s.team);
+    }
+    return s;
+}
+
+/* Where this thread adds up its part of block cb. The other half of the pair may still be read by a
+ * thread that is behind, hence two. */
+static struct cpu_bn_sums *sums_begin(const struct share *s, int cb)
+{
+    struct cpu_bn_sums *t = s->sums + s->me * BLOCK_SUMS + cb % BLOCK_SUMS;
+
+    memset(t, 0, sizeof *t);
+    return t;
+}
+
+/* Sums of all threads in their order, then the lanes that belong to one channel: `block` values. */
+static void sums_end(const struct share *s, const struct cpu_act *a, int cb, struct cpu_bn_sums *out)
+{
+    memset(out, 0, sizeof *out);
+    if (s->by_batch) {
+#pragma omp barrier
+    }
+    for (int i = 0; i < s->team; i++) {
+        const struct cpu_bn_sums *t = s->sums + i * BLOCK_SUMS + cb % BLOCK_SUMS;
+
+        if (!s->by_batch && i != s->me)
+            continue;
+        for (int l = 0; l < CPU_LANES; l++) {
+            out->s[l % a->block] += t->s[l];
+            out->q[l % a->block] += t->q[l];
+        }
+    }
+}
+
+static void spread(const struct cpu_act *a, float v[CPU_LANES])
+{
+    for (int l = a->block; l < CPU_LANES; l++)
+        v[l] = v[l % a->block];
+}
+
+static size_t plane_at(const struct cpu_act *a, int n, int cb)
+{
+    return ((size_t)n * (size_t)a->n_cb + (size_t)cb) * a->plane;
+}
+
+static int team_of(const struct bst_be *be, const struct cpu_act *a)
+{
+    return (size_t)a->n * (size_t)a->n_cb * a->plane < CPU_SMALL ? 1 : be->threads;
+}
+
+static enum bst_err describe_common(struct bst_be *be, const struct bst_program *p,
+                                    const struct bst_instr *in, struct bst_wants *w,
+                                    struct cpu_handle *h)
+{
+    const struct bst_value *x = &p->values[in->src[0]];
+
+    BST_TRY(cpu_act_init(&h->act, &x->shape, x->layout));
+    for (int i = 1; i < in->n_src; i++)
+        w->src[i] = p->values[in->src[i]].shape.rank == 4 ? x->layout : BST_LAYOUT_PLAIN;
+    for (int i = 0; i < in->n_dst; i++)
+        w->dst[i] = p->values[in->dst[i]].shape.rank == 4 ? x->layout : BST_LAYOUT_PLAIN;
+    w->scratch_bytes = (size_t)be->threads * BLOCK_SUMS * sizeof(struct cpu_bn_sums);
+    return BST_OK;
+}
+
+static enum bst_err describe_train(struct bst_be *be, const struct bst_program *p,
+                                   const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                                   struct cpu_handle *h)
+{
+    (void)accumulate;
+    BST_TRY(describe_common(be, p, in, w, h));
+    w->raw_bytes[1] = saved_bytes(&h->act);
+    w->dst[1] = BST_LAYOUT_PLAIN;
+    if (in->flags & BST_IF_RESIDUAL)
+        w->inplace[0] = 5;
+    return BST_OK;
+}
+
+/* The first pixels' mean: close enough to the block's that Σ(x - shift)² loses nothing. */
+static void shift_of(const struct cpu_act *a, const float *x, float shift[CPU_LANES])
+{
+    size_t pixels = a->plane / (size_t)a->block;
+
+    if (pixels > 32)
+        pixels = 32;
+    for (int l = 0; l < a->block; l++) {
+        float s = 0;
+
+        for (size_t i = 0; i < pixels; i++)
+            s += x[i * (size_t)a->block + (size_t)l];
+        shift[l] = s / (float)pixels;
+    }
+    spread(a, shift);
+}
+
+struct train_args {
+    const float *x, *scale, *shift, *residual;
+    float *run_mean, *run_var, *y, *saved;
+    bool relu;
+};
+
+/* Statistics of block cb into its coefficients; one thread also saves and stages them. */
+static void settle(const struct cpu_act *a, const struct train_args *t, int cb, const float *at,
+                   const struct cpu_bn_sums *sums, bool write, struct cpu_bn_coef *k)
+{
+    double m = (double)a->n * (double)a->h * (double)a->w;
+    float *mean_out = t->saved + cb * a->block, *inv_out = mean_out + a->n_cb * a->block;
+
+    for (int l = 0; l < a->block; l++) {
+        int c = cb * a->block + l;
+        double d = sums->s[l] / m, mean = (double)at[l] + d, var = sums->q[l] / m - d * d;
+        float inv;
+
+        if (var < 0)
+            var = 0;
+        inv = (float)(1 / sqrt(var + EPS));
+        k->mean[l] = (float)mean;
+        k->a[l] = c < a->c ? t->scale[c] * inv : 0;
+        k->b[l] = c < a->c ? t->shift[c] : 0;
+        if (!write)
+            continue;
+        mean_out[l] = (float)mean;
+        inv_out[l] = inv;
+        if (c >= a->c)
+            continue;
+        t->run_mean[c] = (float)((1 - MOMENTUM) * (double)t->run_mean[c] + MOMENTUM * mean);
+        t->run_var[c] = (float)((1 - MOMENTUM) * (double)t->run_var[c] +
+                                MOMENTUM * (m > 1 ? var * m / (m - 1) : var));
+    }
+    spread(a, k->mean);
+    spread(a, k->a);
+    spread(a, k->b);
+}
+
+static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const struct share *s,
+                         const struct train_args *t)
+{
+    for (int cb = s->cb0; cb < s->cb1; cb++) {
+        struct cpu_bn_sums *mine = sums_begin(s, cb), all;
+        struct cpu_bn_coef k;
+        float at[CPU_LANES];
+
+        shift_of(a, t->x + plane_at(a, 0, cb), at);
+        for (int n = s->n0; n < s->n1; n++)
+            be->vec->bn_stats(t->x + plane_at(a, n, cb), a->plane, at, mine);
+        sums_end(s, a, cb, &all);
+        settle(a, t, cb, at, &all, !s->by_batch || s->me == 0, &k);
+        for (int n = s->n0; n < s->n1; n++) {
+            size_t o = plane_at(a, n, cb);
+            struct cpu_bn_plane p = {.x = t->x + o, .out = t->y + o, .n = a->plane, .relu = t->relu};
+
+            p.r = t->residual ? t->residual + o : NULL;
+            be->vec->bn_apply(&p, &k);
+        }
+    }
+}
+
+static enum bst_err run_train(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+{
+    const struct cpu_act *a = &h->act;
+    struct train_args t = {.x = c->src[0],
+                           .scale = c->src[1],
+                           .shift = c->src[2],
+                           .run_mean = c->src[3],
+                           .run_var = c->src[4],
+                           .y = c->dst[0],
+                           .saved = c->dst[1],
+                           .relu = c->in->flags & BST_IF_RELU};
+    int team = team_of(be, a);
+
+    t.residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
+#pragma omp parallel num_threads(team)
+    {
+        struct share s = share_of(a, c->scratch);
+
+        train_blocks(be, a, &s, &t);
+    }
+    return BST_OK;
+}
+
+const struct cpu_op cpu_op_bn_train = {describe_train, run_train};
+
+static enum bst_err describe_infer(struct bst_be *be, const struct bst_program *p,
+                                   const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                                   struct cpu_handle *h)
+{
+    (void)accumulate;
+    BST_TRY(describe_common(be, p, in, w, h));
+    w->scratch_bytes = 0;
+    w->inplace[0] = 0;
+    return BST_OK;
+}
+
+static void infer_coef(const struct cpu_act *a, const struct cpu_call *call, int cb,
+                       struct cpu_bn_coef *k)
+{
+    const float *scale = call->src[1], *shift = call->src[2], *mean = call->src[3], *var = call->src[4];
+
+    for (int l = 0; l < a->block; l++) {
+        int c = cb * a->block + l;
+        bool in = c < a->c;
+
+        k->mean[l] = in ? mean[c] : 0;
+        k->a[l] = in ? (float)((double)scale[c] / sqrt((double)var[c] + EPS)) : 0;
+        k->b[l] = in ? shift[c] : 0;
+    }
+    spread(a, k->mean);
+    spread(a, k->a);
+    spread(a, k->b);
+}
+
+static enum bst_err run_infer(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+{
+    const struct cpu_act *a = &h->act;
+    const float *residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
+    int team = team_of(be, a);
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int cb = 0; cb < a->n_cb; cb++) {
+        struct cpu_bn_coef k;
+
+        infer_coef(a, c, cb, &k);
+        for (int n = 0; n < a->n; n++) {
+            size_t o = plane_at(a, n, cb);
+            struct cpu_bn_plane p = {.x = (const float *)c->src[0] + o,
+                                     .r = residual ? residual + o : NULL,
+                                     .out = (float *)c->dst[0] + o,
+                                     .n = a->plane,
+                                     .relu = c->in->flags & BST_IF_RELU};
+
+            be->vec->bn_apply(&p, &k);
+        }
+    }
+    return BST_OK;
+}
+
+const struct cpu_op cpu_op_bn_infer = {describe_infer, run_infer};
+
+/* dx over x, whose last use this is; a residual's gradient over dy. */
+static enum bst_err describe_bwd(struct bst_be *be, const struct bst_program *p,
+                                 const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                                 struct cpu_handle *h)
+{
+    (void)accumulate;
+    BST_TRY(describe_common(be, p, in, w, h));
+    w->src[4] = BST_LAYOUT_PLAIN;
+    w->inplace[0] = 0;
+    if (in->flags & BST_IF_RESIDUAL)
+        w->inplace[3] = 1;
+    return BST_OK;
+}
+
+struct bwd_args {
+    const float *x, *dy, *dy2, *scale, *shift, *saved, *y;
+    float *dx, *dscale, *dshift, *dr;
+    bool relu, add_scale, add_shift;
+};
+
+static void bwd_coef(const struct cpu_act *a, const struct bwd_args *t, int cb, struct cpu_bn_coef *k)
+{
+    const float *mean = t->saved + cb * a->block, *inv = mean + a->n_cb * a->block;
+
+    for (int l = 0; l < a->block; l++) {
+        int c = cb * a->block + l;
+
+        k->mean[l] = mean[l];
+        k->a[l] = c < a->c ? t->scale[c] * inv[l] : 0;
+        k->b[l] = c < a->c ? t->shift[c] : 0;
+    }
+    spread(a, k->mean);
+    spread(a, k->a);
+    spread(a, k->b);
+}
+
+static void bwd_settle(const struct cpu_act *a, const struct bwd_args *t, int cb,
+                       const struct cpu_bn_sums *sums, bool write, struct cpu_bn_coef *k)
+{
+    double m = (double)a->n * (double)a->h * (double)a->w;
+    const float *inv = t->saved + (a->n_cb + cb) * a->block;
+
+    for (int l = 0; l < a->block; l++) {
+        int c = cb * a->block + l;
+        double i = (double)inv[l], ka = (double)k->a[l], dscale = sums->q[l] * i;
+
+        k->k0[l] = k->a[l];
+        k->k1[l] = (float)(ka * sums->s[l] / m);
+        k->k2[l] = (float)(ka * i * dscale / m);
+        if (!write || c >= a->c)
+            continue;
+        t->dscale[c] = (float)dscale + (t->add_scale ? t->dscale[c] : 0);
+        t->dshift[c] = (float)sums->s[l] + (t->add_shift ? t->dshift[c] : 0);
+    }
+    spread(a, k->k0);
+    spread(a, k->k1);
+    spread(a, k->k2);
+}
+
+static void bwd_blocks(const struct bst_be *be, const struct cpu_act *a, const struct share *s,
+                       const struct bwd_args *t)
+{
+    for (int cb = s->cb0; cb < s->cb1; cb++) {
+        struct cpu_bn_sums *mine = sums_begin(s, cb), all;
+        struct cpu_bn_coef k;
+
+        bwd_coef(a, t, cb, &k);
+        for (int pass = 0; pass < 2; pass++) {
+            for (int n = s->n0; n < s->n1; n++) {
+                size_t o = plane_at(a, n, cb);
+                struct cpu_bn_plane p = {.x = t->x + o, .n = a->plane, .out = t->dx + o};
+
+                p.dy = pass && t->dr ? t->dr + o : t->dy + o;
+                if (!pass || !t->dr) {
+                    p.relu = t->relu;
+                    p.dy2 = t->dy2 ? t->dy2 + o : NULL;
+                    p.y = t->y ? t->y + o : NULL;
+                    p.dr = t->dr ? t->dr + o : NULL;
+                }
+                if (pass)
+                    be->vec->bn_bwd_apply(&p, &k);
+                else
+                    be->vec->bn_bwd_reduce(&p, &k, mine);
+            }
+            if (pass)
+                continue;
+            sums_end(s, a, cb, &all);
+            bwd_settle(a, t, cb, &all, !s->by_batch || s->me == 0, &k);
+        }
+    }
+}
+
+static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+{
+    const struct cpu_act *a = &h->act;
+    bool residual = c->in->flags & BST_IF_RESIDUAL, two = c->in->flags & BST_IF_DY2;
+    struct bwd_args t = {.x = c->src[0],
+                         .dy = c->src[1],
+                         .scale = c->src[2],
+                         .shift = c->src[3],
+                         .saved = c->src[4],
+                         .dx = c->dst[0],
+                         .dscale = c->dst[1],
+                         .dshift = c->dst[2],
+                         .relu = c->in->flags & BST_IF_RELU,
+                         .add_scale = cpu_adds(c, 1),
+                         .add_shift = cpu_adds(c, 2)};
+    int team = team_of(be, a);
+
+    t.y = residual ? c->src[5] : NULL;
+    t.dr = residual ? c->dst[3] : NULL;
+    t.dy2 = two ? c->src[c->in->n_src - 1] : NULL;
+#pragma omp parallel num_threads(team)
+    {
+        struct share s = share_of(a, c->scratch);
+
+        bwd_blocks(be, a, &s, &t);
+    }
+    return BST_OK;
+}
+
+const struct cpu_op cpu_op_bn_bwd = {describe_bwd, run_bwd};

@@ -1,0 +1,441 @@
+#include "core/backend/cpu/vec.h"
+
+#include <string.h>
+
+/* Bodies are written once with vector extensions and inlined into one function an instruction set: a
+ * body takes no vector by value, since that would be another call convention in each. */
+#define BODY static inline __attribute__((always_inline)) void
+
+typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t v8i __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint8_t v8b __attribute__((vector_size(8), aligned(1), may_alias));
+typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double v4d __attribute__((vector_size(32), aligned(8), may_alias));
+
+#define LOAD(p) (*(const v8 *)(p))
+#define STORE(p, v) (*(v8 *)(p) = (v))
+/* x where m is all ones */
+#define KEEP(x, m) ((v8)((v8i)(x) & (m)))
+/* A ReLU lets NaN through, as PyTorch's does: what is not ≤ 0 passes. */
+#define OPEN(x) (~(v8i)((x) <= 0.0f))
+
+/* Single-precision sums run over this many reals before they go into doubles. */
+#define CHUNK 2048
+
+static inline __attribute__((always_inline)) void fold(double to[8], const v8 *from)
+{
+    const float *f = (const float *)from;
+
+    for (int i = 0; i < 8; i++)
+        to[i] += (double)f[i];
+}
+
+BODY bn_stats(const float *x, size_t n, const float shift[CPU_LANES], struct cpu_bn_sums *t)
+{
+    const v8 m0 = LOAD(shift), m1 = LOAD(shift + 8);
+    size_t i = 0;
+
+    while (n - i >= CPU_LANES) {
+        size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
+        v8 s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
+
+        for (; i < end; i += CPU_LANES) {
+            v8 d0 = LOAD(x + i) - m0, d1 = LOAD(x + i + 8) - m1;
+
+            s0 += d0;
+            s1 += d1;
+            q0 += d0 * d0;
+            q1 += d1 * d1;
+        }
+        fold(t->s, &s0);
+        fold(t->s + 8, &s1);
+        fold(t->q, &q0);
+        fold(t->q + 8, &q1);
+    }
+    for (size_t j = 0; i + j < n; j++) {
+        float d = x[i + j] - shift[j];
+
+        t->s[j] += (double)d;
+        t->q[j] += (double)d * (double)d;
+    }
+}
+
+BODY bn_apply_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, const bool relu,
+                 const bool residual)
+{
+    const float *x = p->x, *r = p->r;
+    float *out = p->out;
+    const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
+    const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
+    size_t i = 0, n = p->n;
+
+    for (; n - i >= CPU_LANES; i += CPU_LANES)
+        for (int h = 0; h < 2; h++) {
+            v8 y = (LOAD(x + i + 8 * h) - m[h]) * a[h] + b[h];
+
+            if (residual)
+                y += LOAD(r + i + 8 * h);
+            if (relu)
+                y = KEEP(y, OPEN(y));
+            STORE(out + i + 8 * h, y);
+        }
+    for (size_t j = 0; i < n; i++, j++) {
+        float y = (x[i] - k->mean[j]) * k->a[j] + k->b[j];
+
+        if (residual)
+            y += r[i];
+        out[i] = relu && y <= 0.0f ? 0.0f : y;
+    }
+}
+
+BODY bn_apply(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)
+{
+    if (p->relu && p->r)
+        bn_apply_as(p, k, true, true);
+    else if (p->relu)
+        bn_apply_as(p, k, true, false);
+    else if (p->r)
+        bn_apply_as(p, k, false, true);
+    else
+        bn_apply_as(p, k, false, false);
+}
+
+/* What is behind the ReLU is known from x, or from y when a residual was added. */
+enum mask { MASK_NONE, MASK_X, MASK_Y };
+
+BODY bn_bwd_reduce_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k,
+                      struct cpu_bn_sums *t, const enum mask mask, const bool two, const bool keep)
+{
+    const float *x = p->x, *dy = p->dy, *dy2 = p->dy2, *y = p->y;
+    float *dr = p->dr;
+    const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
+    const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
+    size_t i = 0, n = p->n;
+
+    while (n - i >= CPU_LANES) {
+        size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
+        v8 s[2] = {{0}, {0}}, q[2] = {{0}, {0}};
+
+        for (; i < end; i += CPU_LANES)
+            for (int h = 0; h < 2; h++) {
+                v8 d = LOAD(x + i + 8 * h) - m[h], g = LOAD(dy + i + 8 * h);
+
+                if (two)
+                    g += LOAD(dy2 + i + 8 * h);
+                if (mask == MASK_X)
+                    g = KEEP(g, OPEN(d * a[h] + b[h]));
+                if (mask == MASK_Y)
+                    g = KEEP(g, OPEN(LOAD(y + i + 8 * h)));
+                if (keep)
+                    STORE(dr + i + 8 * h, g);
+                s[h] += g;
+                q[h] += g * d;
+            }
+        fold(t->s, &s[0]);
+        fold(t->s + 8, &s[1]);
+        fold(t->q, &q[0]);
+        fold(t->q + 8, &q[1]);
+    }
+    for (size_t j = 0; i < n; i++, j++) {
+        float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
+
+        if ((mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f) || (mask == MASK_Y && y[i] <= 0.0f))
+            g = 0.0f;
+        if (keep)
+            dr[i] = g;
+        t->s[j] += (double)g;
+        t->q[j] += (double)g * (double)d;
+    }
+}
+
+BODY bn_bwd_reduce(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, struct cpu_bn_sums *t)
+{
+    const bool two = p->dy2, keep = p->dr;
+    const enum mask mask = !p->relu ? MASK_NONE : p->y ? MASK_Y : MASK_X;
+
+#define CASE(M, T, K)                                                                              \
+    if (mask == (M) && two == (T) && keep == (K))                                                  \
+    bn_bwd_reduce_as(p, k, t, M, T, K)
+    CASE(MASK_NONE, false, false);
+    CASE(MASK_NONE, true, false);
+    CASE(MASK_NONE, false, true);
+    CASE(MASK_NONE, true, true);
+    CASE(MASK_X, false, false);
+    CASE(MASK_X, true, false);
+    CASE(MASK_Y, false, true);
+    CASE(MASK_Y, true, true);
+#undef CASE
+}
+
+BODY bn_bwd_apply_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, const enum mask mask,
+                     const bool two)
+{
+    const float *x = p->x, *dy = p->dy, *dy2 = p->dy2;
+    float *out = p->out;
+    const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
+    const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
+    const v8 k0[2] = {LOAD(k->k0), LOAD(k->k0 + 8)}, k1[2] = {LOAD(k->k1), LOAD(k->k1 + 8)};
+    const v8 k2[2] = {LOAD(k->k2), LOAD(k->k2 + 8)};
+    size_t i = 0, n = p->n;
+
+    for (; n - i >= CPU_LANES; i += CPU_LANES)
+        for (int h = 0; h < 2; h++) {
+            v8 d = LOAD(x + i + 8 * h) - m[h], g = LOAD(dy + i + 8 * h);
+
+            if (two)
+                g += LOAD(dy2 + i + 8 * h);
+            if (mask == MASK_X)
+                g = KEEP(g, OPEN(d * a[h] + b[h]));
+            STORE(out + i + 8 * h, k0[h] * g - k1[h] - d * k2[h]);
+        }
+    for (size_t j = 0; i < n; i++, j++) {
+        float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
+
+        if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
+            g = 0.0f;
+        out[i] = k->k0[j] * g - k->k1[j] - d * k->k2[j];
+    }
+}
+
+/* With a residual, the reduction has left g in dr and the caller passes that as dy. */
+BODY bn_bwd_apply(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)
+{
+    if (p->relu && p->dy2)
+        bn_bwd_apply_as(p, k, MASK_X, true);
+    else if (p->relu)
+        bn_bwd_apply_as(p, k, MASK_X, false);
+    else if (p->dy2)
+        bn_bwd_apply_as(p, k, MASK_NONE, true);
+    else
+        bn_bwd_apply_as(p, k, MASK_NONE, false);
+}
+
+BODY relu(float *y, const float *x, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8) {
+        v8 v = LOAD(x + i);
+
+        STORE(y + i, KEEP(v, OPEN(v)));
+    }
+    for (; i < n; i++)
+        y[i] = x[i] <= 0.0f ? 0.0f : x[i];
+}
+
+BODY relu_bwd(float *dx, const float *dy, const float *y, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        STORE(dx + i, KEEP(LOAD(dy + i), OPEN(LOAD(y + i))));
+    for (; i < n; i++)
+        dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
+}
+
+BODY add(float *z, const float *x, const float *y, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        STORE(z + i, LOAD(x + i) + LOAD(y + i));
+    for (; i < n; i++)
+        z[i] = x[i] + y[i];
+}
+
+BODY scale(float *x, float factor, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        STORE(x + i, LOAD(x + i) * factor);
+    for (; i < n; i++)
+        x[i] *= factor;
+}
+
+BODY sum_squares(const float *x, size_t n, double *out)
+{
+    v4d q[4] = {{0}, {0}, {0}, {0}};
+    size_t i = 0;
+
+    for (; n - i >= 16; i += 16)
+        for (int h = 0; h < 4; h++) {
+            v4d d = __builtin_convertvector(*(const v4 *)(x + i + 4 * h), v4d);
+
+            q[h] += d * d;
+        }
+    q[0] += q[1] + q[2] + q[3];
+    *out = (q[0][0] + q[0][1]) + (q[0][2] + q[0][3]);
+    for (; i < n; i++)
+        *out += (double)x[i] * (double)x[i];
+}
+
+BODY sgd_as(float *w, float *v, const float *g, size_t n, const struct cpu_sgd_coef *k,
+            const bool momentum, const bool first)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8) {
+        v8 p = LOAD(w + i), d = LOAD(g + i) * k->grad_factor + p * k->weight_decay;
+
+        if (momentum) {
+            v8 m = d;
+
+            if (!first)
+                m += LOAD(v + i) * k->momentum;
+            STORE(v + i, m);
+            if (k->nesterov)
+                d += m * k->momentum;
+            else
+                d = m;
+        }
+        STORE(w + i, p - d * k->lr);
+    }
+    for (; i < n; i++) {
+        float d = g[i] * k->grad_factor + w[i] * k->weight_decay;
+
+        if (momentum) {
+            v[i] = first ? d : v[i] * k->momentum + d;
+            d = k->nesterov ? d + v[i] * k->momentum : v[i];
+        }
+        w[i] -= d * k->lr;
+    }
+}
+
+BODY sgd(float *w, float *v, const float *g, size_t n, const struct cpu_sgd_coef *k)
+{
+    if (!v)
+        sgd_as(w, v, g, n, k, false, false);
+    else if (k->first)
+        sgd_as(w, v, g, n, k, true, true);
+    else
+        sgd_as(w, v, g, n, k, true, false);
+}
+
+/* First of equals wins; NaN wins over all, as in PyTorch. */
+BODY max_pool_row(float *y, uint8_t *index, const float *x, int w, int ow, int block, int kernel,
+                  int stride, int pad, int k0, int k1)
+{
+    for (int o = 0; o < ow; o++) {
+        int at = o * stride - pad, j0 = at < 0 ? -at : 0, j1 = at + kernel > w ? w - at : kernel;
+        v8 best = {0};
+        v8i where = {0};
+        bool any = false;
+
+        for (int i = k0; i < k1; i++)
+            for (int j = j0; j < j1; j++) {
+                v8 v = LOAD(x + ((ptrdiff_t)i * w + at + j) * block);
+                v8i take = any ? (v8i)(v > best) | (v8i)(v != v) : (v8i)(v8){0} - 1;
+                v8i here = (v8i)(v8){0} + (i * kernel + j);
+
+                best = (v8)(((v8i)v & take) | ((v8i)best & ~take));
+                where = (here & take) | (where & ~take);
+                any = true;
+            }
+        STORE(y + (size_t)o * block, best);
+        *(v8b *)(index + (size_t)o * block) = __builtin_convertvector(where, v8b);
+    }
+}
+
+BODY max_pool_row_bwd(float *dx, const float *dy, const uint8_t *index, int w, int ow, int block,
+                      int kernel, int stride, int pad, int k0, int k1)
+{
+    for (int o = 0; o < ow; o++) {
+        int at = o * stride - pad, j0 = at < 0 ? -at : 0, j1 = at + kernel > w ? w - at : kernel;
+        v8i where = __builtin_convertvector(*(const v8b *)(index + (size_t)o * block), v8i);
+        v8 g = LOAD(dy + (size_t)o * block);
+
+        for (int i = k0; i < k1; i++)
+            for (int j = j0; j < j1; j++) {
+                float *to = dx + ((ptrdiff_t)i * w + at + j) * block;
+
+                STORE(to, LOAD(to) + KEEP(g, where == i * kernel + j));
+            }
+    }
+}
+
+/* One set of functions and its table. */
+#define VEC_TABLE(isa, text, attr)                                                                 \
+    attr static void bn_stats_##isa(const float *x, size_t n, const float shift[CPU_LANES],        \
+                                    struct cpu_bn_sums *t)                                         \
+    {                                                                                              \
+        bn_stats(x, n, shift, t);                                                                  \
+    }                                                                                              \
+    attr static void bn_apply_##isa(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)     \
+    {                                                                                              \
+        bn_apply(p, k);                                                                            \
+    }                                                                                              \
+    attr static void bn_bwd_reduce_##isa(const struct cpu_bn_plane *p,                             \
+                                         const struct cpu_bn_coef *k, struct cpu_bn_sums *t)       \
+    {                                                                                              \
+        bn_bwd_reduce(p, k, t);                                                                    \
+    }                                                                                              \
+    attr static void bn_bwd_apply_##isa(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k) \
+    {                                                                                              \
+        bn_bwd_apply(p, k);                                                                        \
+    }                                                                                              \
+    attr static void relu_##isa(float *y, const float *x, size_t n)                                \
+    {                                                                                              \
+        relu(y, x, n);                                                                             \
+    }                                                                                              \
+    attr static void relu_bwd_##isa(float *dx, const float *dy, const float *y, size_t n)          \
+    {                                                                                              \
+        relu_bwd(dx, dy, y, n);                                                                    \
+    }                                                                                              \
+    attr static void add_##isa(float *z, const float *x, const float *y, size_t n)                 \
+    {                                                                                              \
+        add(z, x, y, n);                                                                           \
+    }                                                                                              \
+    attr static void scale_##isa(float *x, float factor, size_t n)                                 \
+    {                                                                                              \
+        scale(x, factor, n);                                                                       \
+    }                                                                                              \
+    attr static double sum_squares_##isa(const float *x, size_t n)                                 \
+    {                                                                                              \
+        double s;                                                                                  \
+        sum_squares(x, n, &s);                                                                     \
+        return s;                                                                                  \
+    }                                                                                              \
+    attr static void sgd_##isa(float *w, float *v, const float *g, size_t n,                       \
+                               const struct cpu_sgd_coef *k)                                       \
+    {                                                                                              \
+        sgd(w, v, g, n, k);                                                                        \
+    }                                                                                              \
+    attr static void max_pool_row_##isa(float *y, uint8_t *index, const float *x, int w, int ow,   \
+                                        int block, int kernel, int stride, int pad, int k0,        \
+                                        int k1)                                                    \
+    {                                                                                              \
+        max_pool_row(y, index, x, w, ow, block, kernel, stride, pad, k0, k1);                      \
+    }                                                                                              \
+    attr static void max_pool_row_bwd_##isa(float *dx, const float *dy, const uint8_t *index,      \
+                                            int w, int ow, int block, int kernel, int stride,      \
+                                            int pad, int k0, int k1)                               \
+    {                                                                                              \
+        max_pool_row_bwd(dx, dy, index, w, ow, block, kernel, stride, pad, k0, k1);                \
+    }                                                                                              \
+    static const struct cpu_vec vec_##isa = {                                                      \
+        text,         bn_stats_##isa, bn_apply_##isa,    bn_bwd_reduce_##isa, bn_bwd_apply_##isa,  \
+        relu_##isa,   relu_bwd_##isa, add_##isa,         scale_##isa,         sum_squares_##isa,   \
+        sgd_##isa,    max_pool_row_##isa, max_pool_row_bwd_##isa,                                  \
+    };
+
+VEC_TABLE(plain, "plain", )
+
+const struct cpu_vec *cpu_vec_plain(void)
+{
+    return &vec_plain;
+}
+
+#if defined(__x86_64__)
+VEC_TABLE(avx2, "avx2", __attribute__((target("avx2,fma"))))
+
+const struct cpu_vec *cpu_vec_best(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &vec_avx2 : &vec_plain;
+}
+#else
+const struct cpu_vec *cpu_vec_best(void)
+{
+    return &vec_plain;
+}
+#endif
