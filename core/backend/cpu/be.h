@@ -54,7 +54,7 @@ extern const struct cpu_op cpu_op_image, cpu_op_conv_fwd, cpu_op_conv_bwd_data,
     cpu_op_avg_pool_bwd, cpu_op_linear_fwd, cpu_op_linear_bwd_data, cpu_op_linear_bwd_weight,
     cpu_op_softmax_ce, cpu_op_reorder;
 
-/* Reals; 0 with the error stored when the layout is none of be_cpu's. */
+/* Reals; 0 with the error stored when the layout is none of the CPU backend's. */
 enum bst_err cpu_act_init(struct cpu_act *a, const struct bst_shape *s, uint32_t layout);
 size_t cpu_layout_bytes(struct bst_be *be, uint32_t layout, const struct bst_shape *s);
 

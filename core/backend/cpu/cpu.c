@@ -143,7 +143,7 @@ static enum bst_err run(struct bst_be *be, const struct bst_program *p, const st
     return ops[in->op]->run(be, in->handle, &call);
 }
 
-const struct bst_backend be_cpu = {
+const struct bst_backend bst_backend_cpu = {
     .name = "cpu",
     .about = "oneDNN and own vector kernels on this machine's cores",
     .elem_bytes = sizeof(float),

@@ -5,6 +5,6 @@
 
 #include "core/backend/backend.h"
 
-extern const struct bst_backend be_cpu;
+extern const struct bst_backend bst_backend_cpu;
 
 #endif

@@ -357,7 +357,7 @@ static md_ref role_md(const struct choice *c, enum shim_kind kind, enum shim_rol
     return dnnl_primitive_desc_query_md(c->pd, query, r == SHIM_BIAS);
 }
 
-/* Whether be_cpu takes this implementation; the layouts it wants go to `got`. */
+/* Whether the CPU backend takes this implementation; the layouts it wants go to `got`. */
 static bool acceptable(struct shim *s, const struct shim_op *op, const struct choice *c,
                        uint32_t got[SHIM_N_ROLES])
 {

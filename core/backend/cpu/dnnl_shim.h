@@ -44,7 +44,7 @@ void shim_close(struct shim *s);
 void shim_version(char *out, size_t room); /* "oneDNN 2.6.3" */
 
 /* Makes the first implementation that is not a reference one (100 times slower, and chosen by the
- * library without a word) and whose activations have channel blocks that be_cpu knows. Fills in the
+ * library without a word) and whose activations have channel blocks that the CPU backend knows. Fills in the
  * layouts chosen. BST_E_UNSUPPORTED: there is none for these layouts. */
 enum bst_err shim_prim_new(struct shim *s, struct shim_op *op, struct shim_prim **out);
 void shim_prim_free(struct shim_prim *p);
@@ -53,7 +53,7 @@ size_t shim_prim_scratch(const struct shim_prim *p);
 enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], void *scratch);
 
 size_t shim_layout_bytes(uint32_t layout, const struct bst_shape *s);
-/* Channels kept together in an activation: 1 (plain), 8, 16; 0: a layout be_cpu does not know. */
+/* Channels kept together in an activation: 1 (plain), 8, 16; 0: a layout the CPU backend does not know. */
 int shim_layout_block(uint32_t layout);
 uint32_t shim_layout_of_block(int block); /* of 1, 8 or 16 */
 

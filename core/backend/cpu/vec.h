@@ -1,4 +1,4 @@
-/* The loops of be_cpu that are not oneDNN's: serial kernels over consecutive reals, one table per
+/* The loops of the CPU backend that are not oneDNN's: serial kernels over consecutive reals, one table per
  * instruction set, chosen when a context opens. The teams are led by the callers.
  *
  * A plane holds pixels of 1, 8 or 16 channels. Per-channel coefficients come as CPU_LANES values that
