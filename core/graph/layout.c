@@ -108,6 +108,19 @@ static enum bst_err reorder(struct bst_pass *c, int from, int to, const char *na
     return BST_OK;
 }
 
+int bst_pass_expose(struct bst_pass *c, int v)
+{
+    c->info[v].output = true;
+    if (c->p->values[v].layout == BST_LAYOUT_PLAIN)
+        return v;
+    const struct bst_shape s = c->p->values[v].shape;
+    int plain = bst_pass_add_value(c, &s);
+    set_layout(c, plain, BST_LAYOUT_PLAIN);
+    c->p->values[plain].bytes = c->d->layout_bytes(c->be, BST_LAYOUT_PLAIN, &s);
+    c->info[plain].output = true;
+    return reorder(c, v, plain, "output") ? -1 : plain;
+}
+
 /* *v becomes a copy of it in `layout`, made at most once a half. */
 static enum bst_err reordered(struct layouter *l, int *v, uint32_t layout, const char *name)
 {

@@ -41,6 +41,10 @@ enum bst_err bst_pass_layout(struct bst_pass *c); /* describes all, inserts reor
 void bst_pass_settle(struct bst_pass *c);         /* layouts and offsets into the parameter table */
 void bst_pass_plan(struct bst_pass *c);           /* offsets in the arena */
 
+/* For tests, between layout and plan: the value that holds the numbers of v in the plain layout at the end of
+ * the program; -1 when the backend has no such reorder. */
+int bst_pass_expose(struct bst_pass *c, int v);
+
 /* Values 0 … n_slots-1 are the parameters; this is the gradient of a trained one, the staged copy of a
  * statistic. */
 int bst_pass_second(const struct bst_pass *c, int slot);

@@ -1,0 +1,31 @@
+/* The table of instructions to compare: each row builds one or two of them on a rig. */
+#ifndef TESTS_OPS_CASES_H
+#define TESTS_OPS_CASES_H
+
+#include "tests/ops/rig.h"
+
+struct op_size {
+    int n, c, oc, hw; /* images, channels, result channels, height = width */
+    struct bst_window window;
+};
+
+struct op_case {
+    const char *name;
+    /* Declares parameters, starts the rig, writes instructions, names outputs. */
+    void (*build)(struct rig *r, const struct op_case *oc, const struct op_size *s, unsigned variant);
+    unsigned flags; /* BST_IF_* */
+    bool windowed;  /* runs over windows */
+    bool matrix;    /* [N, C]: hw plays no part */
+    bool ties;      /* inputs with equal values */
+    /* Terms of the longest sum behind a result. */
+    double (*terms)(const struct op_size *s);
+    double budget;  /* allowed error = budget · (1 + √terms) · 2⁻²⁴ · largest |result| */
+};
+
+extern const struct op_case op_cases[];
+extern const int n_op_cases;
+
+/* Extent of a window's result; 0 when it does not fit. */
+int op_out(const struct op_size *s);
+
+#endif

@@ -1,0 +1,212 @@
+/* Every instruction and every flat function of a backend against ref64, over odd sizes, in all layouts,
+ * in place and not, overwriting and adding.   test_ops BACKEND [OP]
+ *
+ * ref is held to a tighter budget than the others: as the specification it rounds once. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/base/rng.h"
+#include "tests/ops/cases.h"
+#include "tests/ops/flat.h"
+
+#define SINGLE_EPS 0x1p-24
+#define CASES_PER_OP 60
+#define MAX_MACS 3e6
+
+struct outcome {
+    int runs, failures;
+    double worst; /* error in units of its allowance */
+};
+
+/* Reals that a float holds exactly, so that both sides start from the same numbers. */
+static void fill(struct bst_rng *rng, double *x, int64_t n, enum bst_param_kind kind, bool ties)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double v = bst_rng_normal(rng);
+        if (kind == BST_PARAM_BN_VAR)
+            v = 0.5 + fabs(v);
+        x[i] = ties ? floor(v * 2) / 2 : (double)(float)v;
+    }
+}
+
+static int64_t count_of(const struct rig *r, int value)
+{
+    return bst_shape_count(&r->p->values[value].shape);
+}
+
+/* The same numbers into any backend's rig; `step` gets its own copies of images and labels. */
+static void feed(struct rig *r, const struct op_case *oc, const struct op_size *s, uint64_t seed)
+{
+    static uint8_t images[17 * 17 * 17 * 4];
+    static int32_t labels[64];
+    struct bst_rng rng;
+    bst_rng_init(&rng, seed, BST_RNG_TEST, 0);
+    for (size_t i = 0; i < sizeof images; i++)
+        images[i] = (uint8_t)bst_rng_below(&rng, 256);
+    for (int i = 0; i < 64; i++)
+        labels[i] = (int32_t)bst_rng_below(&rng, (uint32_t)s->oc);
+    r->step.images = images;
+    r->step.labels = labels;
+    for (int i = 0; i < r->n_inputs; i++) {
+        int64_t n = count_of(r, r->inputs[i]);
+        double *x = bst_xcalloc((size_t)n, sizeof *x);
+        fill(&rng, x, n, BST_PARAM_BIAS, oc->ties);
+        rig_set_input(r, i, x);
+        bst_free(x);
+    }
+    for (int i = 0; i < 2 * r->table.n_slots; i++) {
+        int64_t n = count_of(r, i);
+        double *x = bst_xcalloc((size_t)n, sizeof *x);
+        fill(&rng, x, n, r->table.slots[i % r->table.n_slots].kind, false);
+        rig_set_param(r, i, x);
+        bst_free(x);
+    }
+}
+
+static void set_up(struct rig *r, const struct bst_backend *b, const struct op_case *oc,
+                   const struct op_size *s, unsigned variant, uint64_t seed)
+{
+    rig_open(r, b, 2, variant);
+    oc->build(r, oc, s, variant);
+    rig_finish(r);
+    feed(r, oc, s, seed);
+    r->step.accumulate = variant & RIG_ACCUMULATE;
+    rig_run(r);
+}
+
+/* Largest difference over the largest value, which counts as `scale` at least: what is left of terms of
+ * that size that cancel is not known better than they are. */
+static double difference(const double *got, const double *want, int64_t n, double scale)
+{
+    double worst = 0, largest = scale;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs(got[i] - want[i]);
+        if (!(d <= worst)) /* a NaN stays */
+            worst = d;
+        if (fabs(want[i]) > largest)
+            largest = fabs(want[i]);
+    }
+    return worst / largest;
+}
+
+static void judge(struct outcome *o, const struct op_case *oc, const struct op_size *s,
+                  unsigned variant, bool strict, const char *what, int k, double error)
+{
+    double allowed = oc->budget * (strict ? 1 : 1 + sqrt(oc->terms(s))) * SINGLE_EPS;
+    if (error / (allowed > 0 ? allowed : SINGLE_EPS) > o->worst)
+        o->worst = error / (allowed > 0 ? allowed : SINGLE_EPS);
+    if (error <= allowed)
+        return;
+    o->failures++;
+    printf("%s n %d c %d->%d %dx%d window %d/%d+%d variant %u: %s %d is off by %.3g, allowed %.3g\n",
+           oc->name, s->n, s->c, s->oc, s->hw, s->hw, s->window.kernel, s->window.stride,
+           s->window.pad, variant, what, k, error, allowed);
+}
+
+static void compare_all(struct outcome *o, const struct op_case *oc, const struct op_size *s,
+                        unsigned variant, struct rig *got, struct rig *want, bool strict)
+{
+    for (int i = 0; i < want->n_outputs; i++) {
+        int64_t n = bst_shape_count(rig_output_shape(want, i));
+        double *x = bst_xcalloc((size_t)n, sizeof *x), *y = bst_xcalloc((size_t)n, sizeof *y);
+        rig_get_output(got, i, x);
+        rig_get_output(want, i, y);
+        judge(o, oc, s, variant, strict, "output", i, difference(x, y, n, 1));
+        bst_free(x);
+        bst_free(y);
+    }
+    for (int i = 0; i < 2 * want->table.n_slots; i++) {
+        int64_t n = count_of(want, i);
+        double *x = bst_xcalloc((size_t)n, sizeof *x), *y = bst_xcalloc((size_t)n, sizeof *y);
+        rig_get_param(got, i, x);
+        rig_get_param(want, i, y);
+        judge(o, oc, s, variant, strict, "parameter", i, difference(x, y, n, sqrt(oc->terms(s))));
+        bst_free(x);
+        bst_free(y);
+    }
+    judge(o, oc, s, variant, strict, "loss", 0,
+          difference(&got->result.loss_sum, &want->result.loss_sum, 1, 1));
+    judge(o, oc, s, variant, strict, "correct", 0,
+          (double)llabs((long long)(got->result.correct - want->result.correct)));
+}
+
+static bool worth(const struct op_case *oc, const struct op_size *s)
+{
+    if (oc->windowed && (op_out(s) < 1 || (!strncmp(oc->name, "max", 3) &&
+                                           s->window.pad > s->window.kernel / 2)))
+        return false;
+    if (!strncmp(oc->name, "bn_train", 8) && s->n * s->hw * s->hw == 1)
+        return false;
+    return oc->terms(s) * (double)s->n * s->oc * s->hw * s->hw <= MAX_MACS;
+}
+
+/* Size number i of a walk through all combinations that meets every value of each early. */
+static void size_at(const struct op_case *oc, unsigned i, struct op_size *s)
+{
+    static const int batches[] = {3, 1, 17, 2}, channels[] = {16, 3, 8, 1, 17, 32, 64};
+    static const int sizes[] = {3, 17, 1, 8, 7};
+    static const struct bst_window windows[] = {{3, 1, 1}, {1, 1, 0}, {3, 2, 1},
+                                                {7, 2, 3}, {1, 2, 0}, {2, 2, 0}};
+    s->n = batches[i % 4];
+    s->c = channels[(i / 2) % 7];
+    s->oc = channels[(i / 3 + i / 14) % 7];
+    s->hw = oc->matrix ? 1 : sizes[(i + i / 5) % 5];
+    s->window = oc->windowed ? windows[(i / 5 + i) % 6] : (struct bst_window){1, 1, 0};
+}
+
+static struct outcome run_op(const struct bst_backend *b, const struct op_case *oc)
+{
+    const struct bst_backend *exact = bst_backend_find("ref64");
+    bool strict = !strncmp(b->name, "ref", 3);
+    struct outcome o = {0};
+    for (unsigned i = 0; i < CASES_PER_OP; i++) {
+        struct op_size s;
+        size_at(oc, i, &s);
+        if (!worth(oc, &s))
+            continue;
+        struct rig want[2], got; /* overwriting, adding */
+        set_up(&want[0], exact, oc, &s, 0, i);
+        set_up(&want[1], exact, oc, &s, RIG_ACCUMULATE, i);
+        for (unsigned variant = 0; variant < RIG_N_VARIANTS; variant++) {
+            if (strict && variant & (RIG_BLOCKED | RIG_PLAIN_WEIGHT))
+                continue; /* plain is all it has */
+            if ((i + variant) % 4 && i > 8)
+                continue; /* all variants of the first sizes, then each size in some */
+            set_up(&got, b, oc, &s, variant, i);
+            compare_all(&o, oc, &s, variant, &got, &want[!!(variant & RIG_ACCUMULATE)], strict);
+            rig_close(&got);
+            o.runs++;
+        }
+        rig_close(&want[0]);
+        rig_close(&want[1]);
+    }
+    return o;
+}
+
+int main(int argc, char **argv)
+{
+    int failures = 0;
+    if (argc < 2) {
+        fprintf(stderr, "usage: test_ops BACKEND [OP]\n");
+        return 2;
+    }
+    const struct bst_backend *b = bst_backend_find(argv[1]);
+    if (!b) {
+        printf("this build has no backend %s\n", argv[1]);
+        return 77;
+    }
+    for (int i = 0; i < n_op_cases; i++) {
+        if (argc > 2 && strcmp(argv[2], op_cases[i].name))
+            continue;
+        struct outcome o = run_op(b, &op_cases[i]);
+        printf("%-24s %4d runs, worst %.2f of the budget%s\n", op_cases[i].name, o.runs, o.worst,
+               o.failures || !o.runs ? "  FAILED" : "");
+        failures += o.failures + !o.runs;
+    }
+    if (argc < 3)
+        failures += check_flat(b);
+    return failures ? 1 : 0;
+}
