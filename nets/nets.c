@@ -3,7 +3,8 @@
 #include "nets/resnet.h"
 
 static const struct bst_net nets[] = {
-    {"resnet8", "three stages of one basic block each, width 16; 0.08 M parameters", net_resnet_build},
+    {"resnet8", "three stages of one basic block each, width 16; 0.08 M parameters",
+     net_resnet_build},
     {"resnet14", "three stages of two basic blocks each, width 16", net_resnet_build},
     {"resnet20", "three stages of three basic blocks each, width 16; 0.27 M parameters",
      net_resnet_build},

@@ -1,4 +1,5 @@
-/* The nets that bstune knows by name. tui/main.c hands this table to core/run. Const; any thread. */
+/* The nets that bstune knows by name. tui/main.c hands this table to core/run. Const; any thread.
+ */
 #ifndef NET_NETS_H
 #define NET_NETS_H
 

@@ -45,10 +45,9 @@ static enum bst_err find_spec(const char *name, struct spec *out)
     return BST_OK;
 }
 
-/* prefix.part, or part alone where there is no prefix. */
 static const char *join(char out[NAME_MAX_BYTES], const char *prefix, const char *part)
 {
-    snprintf(out, NAME_MAX_BYTES, "%s%s%s", prefix, *prefix ? "." : "", part);
+    snprintf(out, NAME_MAX_BYTES, "%.40s.%.20s", prefix, part);
     return out;
 }
 
@@ -64,35 +63,37 @@ static struct bst_window square(int kernel, int stride)
     return (struct bst_window){kernel, stride, kernel / 2};
 }
 
-/* One residual block. x is [N, in, H, W], the result [N, out, H/stride, W/stride] with out = planes or,
- * in a bottleneck, planes · 4. The shortcut is a 1×1 projection wherever a shape changes (torchvision's
- * rule; option B of the paper). */
-static int block(struct bst_graph *g, int x, int in, int planes, int stride, bool bottleneck,
-                 const char *name)
+struct block {
+    char name[32]; /* "layer1.0" */
+    int in, planes, out, stride;
+    bool bottleneck;
+};
+
+/* One residual block: x is [N, in, H, W], the result [N, out, H/stride, W/stride]. The shortcut is
+ * a 1×1 projection wherever a shape changes (torchvision's rule; option B of the paper). */
+static int add_block(struct bst_graph *g, int x, const struct block *b)
 {
-    char a[NAME_MAX_BYTES], b[NAME_MAX_BYTES];
-    int out = bottleneck ? planes * EXPANSION : planes;
-    int kernels[] = {3, 3, 0};
-    if (bottleneck)
-        memcpy(kernels, (int[]){1, 3, 1}, sizeof kernels);
-    int n = bottleneck ? 3 : 2;
-    int strided = bottleneck ? 1 : 0; /* the 3×3 carries the stride, as in torchvision */
+    static const int kernels[2][3] = {{3, 3}, {1, 3, 1}};
+    char name[NAME_MAX_BYTES], bn_name[NAME_MAX_BYTES];
+    int n = b->bottleneck ? 3 : 2;
+    int strided = b->bottleneck ? 1 : 0; /* the 3×3 carries the stride, as in torchvision */
     int y = x;
     for (int i = 0; i < n; i++) {
-        char conv[] = {'c', 'o', 'n', 'v', (char)('1' + i), '\0'};
-        char bn[] = {'b', 'n', (char)('1' + i), '\0'};
-        char relu[] = {'r', 'e', 'l', 'u', (char)('1' + i), '\0'};
-        y = conv_bn(g, y, i == n - 1 ? out : planes, square(kernels[i], i == strided ? stride : 1),
-                    join(a, name, conv), join(b, name, bn));
+        const char *const convs[] = {"conv1", "conv2", "conv3"};
+        const char *const bns[] = {"bn1", "bn2", "bn3"};
+        const char *const relus[] = {"relu1", "relu2"};
+        y = conv_bn(g, y, i == n - 1 ? b->out : b->planes,
+                    square(kernels[b->bottleneck][i], i == strided ? b->stride : 1),
+                    join(name, b->name, convs[i]), join(bn_name, b->name, bns[i]));
         if (i < n - 1)
-            y = bst_graph_relu(g, y, join(a, name, relu));
+            y = bst_graph_relu(g, y, join(name, b->name, relus[i]));
     }
     int shortcut = x;
-    if (stride != 1 || in != out)
-        shortcut = conv_bn(g, x, out, square(1, stride), join(a, name, "downsample.0"),
-                           join(b, name, "downsample.1"));
-    y = bst_graph_add(g, y, shortcut, join(a, name, "add"));
-    return bst_graph_relu(g, y, join(a, name, "relu"));
+    if (b->stride != 1 || b->in != b->out)
+        shortcut = conv_bn(g, x, b->out, square(1, b->stride), join(name, b->name, "downsample.0"),
+                           join(bn_name, b->name, "downsample.1"));
+    y = bst_graph_add(g, y, shortcut, join(name, b->name, "add"));
+    return bst_graph_relu(g, y, join(name, b->name, "relu"));
 }
 
 static int stem(struct bst_graph *g, int x, int width, enum bst_stem kind)
@@ -111,7 +112,8 @@ static enum bst_err check_cfg(const struct bst_net_cfg *cfg)
         return bst_fail(BST_E_RANGE, "%s: %d input channels, 1 to 4 are possible", cfg->name,
                         cfg->in_channels);
     if (cfg->height < 1 || cfg->width < 1)
-        return bst_fail(BST_E_RANGE, "%s: image of %d×%d pixels", cfg->name, cfg->width, cfg->height);
+        return bst_fail(BST_E_RANGE, "%s: image of %d×%d pixels", cfg->name, cfg->width,
+                        cfg->height);
     /* The widest layer has width · 8 · 4 channels, which must stay an int. */
     if (cfg->base_width < 0 || cfg->base_width > 4096)
         return bst_fail(BST_E_RANGE, "%s: width %d, 1 to 4096 are possible", cfg->name,
@@ -121,7 +123,7 @@ static enum bst_err check_cfg(const struct bst_net_cfg *cfg)
 
 enum bst_err net_resnet_build(const struct bst_net_cfg *cfg, struct bst_graph *g)
 {
-    struct spec s;
+    struct spec s = {0};
     BST_TRY(find_spec(cfg->name, &s));
     BST_TRY(check_cfg(cfg));
     int planes = cfg->base_width ? cfg->base_width : s.width;
@@ -133,10 +135,16 @@ enum bst_err net_resnet_build(const struct bst_net_cfg *cfg, struct bst_graph *g
     int channels = planes;
     for (int stage = 0; stage < s.n_stages; stage++, planes *= 2) {
         for (int i = 0; i < s.blocks[stage]; i++) {
-            char name[NAME_MAX_BYTES];
-            snprintf(name, sizeof name, "layer%d.%d", stage + 1, i);
-            x = block(g, x, channels, planes, stage && !i ? 2 : 1, s.bottleneck, name);
-            channels = s.bottleneck ? planes * EXPANSION : planes;
+            struct block b = {
+                .in = channels,
+                .planes = planes,
+                .out = s.bottleneck ? planes * EXPANSION : planes,
+                .stride = stage && !i ? 2 : 1,
+                .bottleneck = s.bottleneck,
+            };
+            snprintf(b.name, sizeof b.name, "layer%d.%d", stage + 1, i);
+            x = add_block(g, x, &b);
+            channels = b.out;
         }
     }
     x = bst_graph_global_avg_pool(g, x, "avgpool");
