@@ -126,6 +126,11 @@ struct bst_preset {
 /* The member of an either-or group that is in force. */
 struct bst_interval bst_preset_warmup(const struct bst_preset *p); /* epochs, steps or a ratio */
 struct bst_interval bst_preset_length(const struct bst_preset *p); /* epochs or steps */
+bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id);
+
+/* The base of lr_scaling sqrt-accumulate: the preset's micro-batch × devices; 0 where neither
+ * micro_batch_size nor gradient_accumulation_steps is given (refused with that rule). */
+int64_t bst_preset_accumulate_base(const struct bst_preset *p);
 
 enum bst_live_kind { BST_PARAM_FIXED, BST_PARAM_LIVE, BST_PARAM_LENGTH };
 
@@ -147,14 +152,24 @@ const struct bst_param_info *bst_param_at(enum bst_param_id id);
 const char *const *bst_param_choices(enum bst_param_id id, int *n);
 /* "a number from 0 to 1", "linear, sqrt or none": what a value must be. */
 void bst_param_allowed(enum bst_param_id id, struct bst_sb *out);
+struct bst_param_section {
+    const char *name, *text;
+};
+const struct bst_param_section *bst_param_sections(int *n);
 bool bst_param_by_key(const char *key, enum bst_param_id *out);
 
 /* Where presets are looked for, first match first, and the names that keys may hold; a list that is NULL
  * is not checked. Borrowed. */
 struct bst_preset_env {
     const char *const *dirs; /* NULL-terminated, as are the lists */
-    const char *const *nets, *formats, *backends;
+    const char *const *nets, *const *formats, *const *backends;
 };
+
+/* With this build's nets, data formats and backends, and the machine's folders: $BSTUNE_PRESET_DIR,
+ * ../presets and ../share/bstune/presets beside the binary, $XDG_CONFIG_HOME/bstune/presets. */
+struct bst_net_table;
+struct bst_preset_env *bst_preset_env_new(const struct bst_net_table *nets);
+void bst_preset_env_free(struct bst_preset_env *env);
 
 /* All errors of a preset, in the order of the file: "presets/x.yaml:4:1: error: unknown key …". */
 struct bst_preset_errors {

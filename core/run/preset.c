@@ -1,0 +1,305 @@
+/* Reading a preset: defaults, the file, then --set, then the checks; every error is gathered. */
+#include "core/run/preset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/run/preset_impl.h"
+
+void bst_preset_errors_init(struct bst_preset_errors *e)
+{
+    bst_sb_init(&e->text, 256 * 1024);
+    e->n = 0;
+}
+
+void bst_preset_errors_fini(struct bst_preset_errors *e)
+{
+    bst_sb_fini(&e->text);
+    e->n = 0;
+}
+
+void bst_preset_default(struct bst_preset *p)
+{
+    struct bst_complaints none = {0};
+    memset(p, 0, sizeof *p);
+    for (int i = 0; i < BST_N_PARAMS; i++) {
+        const struct bst_param_info *m = bst_param_at((enum bst_param_id)i);
+        struct bst_yaml *root = NULL;
+        if (!*m->initial)
+            continue;
+        BST_ASSERT(bst_yaml_read(m->initial, strlen(m->initial), 0, &root, &none) && root);
+        BST_ASSERT(bst_param_read(p, (enum bst_param_id)i, root, &none));
+        bst_yaml_free(root);
+    }
+}
+
+bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id)
+{
+    int group = bst_param_at(id)->one_of;
+    if (!group)
+        return true;
+    int first = -1, given = -1;
+    for (int i = 0; i < BST_N_PARAMS; i++) {
+        if (bst_param_at((enum bst_param_id)i)->one_of != group)
+            continue;
+        if (first < 0)
+            first = i;
+        if (given < 0 && p->origin[i] != BST_ORIGIN_DEFAULT)
+            given = i;
+    }
+    return (int)id == (given >= 0 ? given : first);
+}
+
+struct bst_interval bst_preset_warmup(const struct bst_preset *p)
+{
+    if (bst_preset_in_force(p, BST_PARAM_warmup_steps))
+        return (struct bst_interval){(double)p->warmup_steps, BST_UNIT_STEPS};
+    if (bst_preset_in_force(p, BST_PARAM_warmup_ratio))
+        return (struct bst_interval){p->warmup_ratio, BST_UNIT_RATIO};
+    return (struct bst_interval){p->warmup_epochs, BST_UNIT_EPOCHS};
+}
+
+struct bst_interval bst_preset_length(const struct bst_preset *p)
+{
+    if (bst_preset_in_force(p, BST_PARAM_max_steps))
+        return (struct bst_interval){(double)p->max_steps, BST_UNIT_STEPS};
+    return (struct bst_interval){p->max_epochs, BST_UNIT_EPOCHS};
+}
+
+int64_t bst_preset_accumulate_base(const struct bst_preset *p)
+{
+    if (p->micro_batch_size)
+        return p->micro_batch_size * p->devices.count;
+    int64_t steps = p->gradient_accumulation_steps;
+    return steps ? (p->global_batch_size + steps - 1) / steps : 0;
+}
+
+/* What is being read, and where each key was given. */
+struct load {
+    struct bst_preset *p;
+    struct bst_place places[BST_N_PARAMS];
+    struct bst_complaints c;
+};
+
+/* Names that may stand where `section` (NULL: at the top) says. */
+static int names_within(const char *section, bool dotted, const char *names[BST_N_PARAMS + 8])
+{
+    int n = 0, n_sections;
+    const struct bst_param_section *sections = bst_param_sections(&n_sections);
+    for (int i = 0; i < BST_N_PARAMS; i++) {
+        const struct bst_param_info *m = bst_param_at((enum bst_param_id)i);
+        if (section && m->section && strcmp(m->section, section) == 0)
+            names[n++] = strchr(m->key, '.') + 1;
+        else if (!section && (dotted || !m->section))
+            names[n++] = m->key;
+    }
+    for (int i = 0; !section && !dotted && i < n_sections; i++)
+        names[n++] = sections[i].name;
+    return n;
+}
+
+/* A key of a mapping that someone wrote at the top, or under another mapping. */
+static const char *elsewhere(const char *key)
+{
+    for (int i = 0; i < BST_N_PARAMS; i++) {
+        const struct bst_param_info *m = bst_param_at((enum bst_param_id)i);
+        const char *last = m->section ? strchr(m->key, '.') + 1 : m->key;
+        if (strcmp(last, key) == 0)
+            return m->key;
+    }
+    return NULL;
+}
+
+static void complain_unknown(struct load *l, const char *section, bool dotted, const char *key,
+                             struct bst_place at)
+{
+    const char *names[BST_N_PARAMS + 8];
+    int n = names_within(section, dotted, names);
+    int near = bst_text_nearest(key, names, n);
+    const char *guess = near >= 0 ? names[near] : elsewhere(key);
+    struct bst_sb text;
+    bst_sb_init(&text, 512);
+    bst_quote(&text, key);
+    if (section)
+        bst_sb_addf(&text, " in %s", section);
+    if (guess)
+        bst_sb_addf(&text, "; did you mean '%s'?", guess);
+    bst_complain(&l->c, at, "unknown key %s", text.data);
+    bst_sb_fini(&text);
+}
+
+/* A key of an either-or group in a --set replaces the one that the file gave; in the file two of
+ * them contradict each other. */
+static void settle_group(struct load *l, enum bst_param_id id, enum bst_origin origin,
+                         struct bst_place at)
+{
+    int group = bst_param_at(id)->one_of;
+    for (int i = 0; group && i < BST_N_PARAMS; i++) {
+        if (i == (int)id || bst_param_at((enum bst_param_id)i)->one_of != group ||
+            l->p->origin[i] == BST_ORIGIN_DEFAULT)
+            continue;
+        if (origin == BST_ORIGIN_SET)
+            l->p->origin[i] = BST_ORIGIN_DEFAULT;
+        else
+            bst_complain(&l->c, at, "%s and %s exclude each other", bst_param_at(id)->key,
+                         bst_param_at((enum bst_param_id)i)->key);
+    }
+}
+
+static void give(struct load *l, enum bst_param_id id, const struct bst_yaml *node,
+                 enum bst_origin origin, struct bst_place at)
+{
+    settle_group(l, id, origin, at);
+    l->p->origin[id] = (unsigned char)origin;
+    l->places[id] = at;
+    bst_param_read(l->p, id, node, &l->c);
+}
+
+static void give_section(struct load *l, const char *section, const struct bst_yaml *map)
+{
+    if (map->bad)
+        return;
+    if (map->kind != BST_YAML_MAP) {
+        bst_complain(&l->c, map->at, "%s: must be a mapping", section);
+        return;
+    }
+    for (const struct bst_yaml *n = map->child; n; n = n->next) {
+        char key[128];
+        enum bst_param_id id;
+        snprintf(key, sizeof key, "%s.%s", section, n->key);
+        if (bst_param_by_key(key, &id))
+            give(l, id, n, BST_ORIGIN_FILE, n->key_at);
+        else
+            complain_unknown(l, section, false, n->key, n->key_at);
+    }
+}
+
+static bool is_section(const char *key)
+{
+    int n;
+    const struct bst_param_section *sections = bst_param_sections(&n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(sections[i].name, key) == 0)
+            return true;
+    return false;
+}
+
+static void give_file(struct load *l, const char *yaml, size_t n)
+{
+    struct bst_yaml *root;
+    if (!bst_yaml_read(yaml, n, 0, &root, &l->c))
+        return;
+    if (root && root->kind != BST_YAML_MAP && !root->bad)
+        bst_complain(&l->c, root->at, "a preset is a mapping of keys to values");
+    for (const struct bst_yaml *at = root && root->kind == BST_YAML_MAP ? root->child : NULL; at;
+         at = at->next) {
+        enum bst_param_id id;
+        if (is_section(at->key))
+            give_section(l, at->key, at);
+        else if (!strchr(at->key, '.') && bst_param_by_key(at->key, &id))
+            give(l, id, at, BST_ORIGIN_FILE, at->key_at);
+        else
+            complain_unknown(l, NULL, false, at->key, at->key_at);
+    }
+    bst_yaml_free(root);
+}
+
+static bool is_text(enum bst_kind kind)
+{
+    return kind == BST_KIND_LABEL || kind == BST_KIND_WORD || kind == BST_KIND_PATH ||
+           kind == BST_KIND_TEXT;
+}
+
+/* One key=value. The value is YAML, except that text is taken as it stands, so that no shell and no
+ * YAML quoting meet. */
+static void give_set(struct load *l, int number, const char *set)
+{
+    struct bst_place at = {-number, 0};
+    const char *equals = strchr(set, '=');
+    enum bst_param_id id;
+    char key[128];
+    if (!equals || equals == set) {
+        bst_complain(&l->c, at, "must be key=value");
+        return;
+    }
+    snprintf(key, sizeof key, "%.*s", (int)(equals - set), set);
+    if (!bst_param_by_key(key, &id)) {
+        complain_unknown(l, NULL, true, key, at);
+        return;
+    }
+    const char *value = equals + 1;
+    struct bst_yaml *node = NULL;
+    struct bst_yaml raw = {.kind = BST_YAML_SCALAR, .at = at, .text = (char *)(uintptr_t)value};
+    struct bst_yaml empty = {.kind = BST_YAML_SCALAR, .plain = true, .at = at, .text = raw.text};
+    if (is_text(bst_param_at(id)->kind)) {
+        give(l, id, &raw, BST_ORIGIN_SET, at);
+    } else if (bst_yaml_read(value, strlen(value), number, &node, &l->c)) {
+        give(l, id, node ? node : &empty, BST_ORIGIN_SET, at);
+        bst_yaml_free(node);
+    }
+}
+
+/* Places of --set come after those of the file. */
+static int by_place(const void *a, const void *b)
+{
+    const struct bst_place *x = &((const struct bst_complaint *)a)->at;
+    const struct bst_place *y = &((const struct bst_complaint *)b)->at;
+    if ((x->line < 0) != (y->line < 0))
+        return x->line < 0 ? 1 : -1;
+    if (x->line != y->line)
+        return (x->line < y->line) == (x->line >= 0) ? -1 : 1;
+    return (x->column > y->column) - (x->column < y->column);
+}
+
+static void add_line(struct bst_preset_errors *errs, const char *label, const char *const *sets,
+                     const struct bst_complaint *c)
+{
+    if (c->at.line < 0) {
+        bst_sb_add(&errs->text, "--set ");
+        bst_text_clean(&errs->text, sets[-c->at.line - 1], strnlen(sets[-c->at.line - 1], 80));
+    } else {
+        bst_text_clean(&errs->text, label, strlen(label));
+        if (c->at.line)
+            bst_sb_addf(&errs->text, ":%d:%d", c->at.line, c->at.column);
+    }
+    bst_sb_add(&errs->text, ": error: ");
+    bst_text_clean(&errs->text, c->text, strlen(c->text));
+    bst_sb_addc(&errs->text, '\n');
+}
+
+/* Gathers the lines; the first one is the calling thread's error. */
+static enum bst_err report(struct load *l, const char *label, const char *const *sets,
+                           struct bst_preset_errors *errs)
+{
+    int kept = l->c.n < BST_COMPLAINTS_MAX ? l->c.n : BST_COMPLAINTS_MAX;
+    errs->n = l->c.n;
+    if (!l->c.n)
+        return BST_OK;
+    qsort(l->c.v, (size_t)kept, sizeof l->c.v[0], by_place);
+    for (int i = 0; i < kept; i++)
+        add_line(errs, label, sets, &l->c.v[i]);
+    if (kept < l->c.n)
+        bst_sb_addf(&errs->text, "… and %d errors more\n", l->c.n - kept);
+    return bst_fail(BST_E_PARSE, "%.*s", (int)strcspn(errs->text.data, "\n"), errs->text.data);
+}
+
+enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *label, const char *yaml,
+                              size_t n, const char *const *sets, int n_sets, struct bst_preset *out,
+                              struct bst_preset_errors *errs)
+{
+    struct load *l = bst_xalloc(sizeof *l);
+    l->p = out;
+    bst_preset_default(out);
+    give_file(l, yaml, n);
+    for (int i = 0; i < n_sets; i++)
+        give_set(l, i + 1, sets[i]);
+    /* On values that were refused every further remark would be about the defaults. */
+    if (!l->c.n)
+        bst_preset_cross_check(out, env, l->places, &l->c);
+    enum bst_err err = report(l, label, sets, errs);
+    bst_complaints_fini(&l->c);
+    bst_free(l);
+    return err;
+}

@@ -1,0 +1,159 @@
+/* What no single value shows: contradictions between keys, names that nothing knows. */
+#include "core/run/preset_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct check {
+    const struct bst_preset *p;
+    const struct bst_place *places;
+    struct bst_complaints *c;
+};
+
+/* The place of a key that was given, else of `other`. */
+static struct bst_place at(const struct check *k, enum bst_param_id id, enum bst_param_id other)
+{
+    const struct bst_place nowhere = {0, 0};
+    if (k->p->origin[id] != BST_ORIGIN_DEFAULT)
+        return k->places[id];
+    return k->p->origin[other] != BST_ORIGIN_DEFAULT ? k->places[other] : nowhere;
+}
+
+static void check_batch(const struct check *k)
+{
+    const struct bst_preset *p = k->p;
+    long long batch = p->global_batch_size, devices = p->devices.count;
+    long long micro = p->micro_batch_size, steps = p->gradient_accumulation_steps;
+    if (batch < devices)
+        bst_complain(k->c, at(k, BST_PARAM_global_batch_size, BST_PARAM_devices_count),
+                     "global_batch_size: %lld samples cannot be divided among %lld devices", batch,
+                     devices);
+    /* ceil(batch / (devices · steps)) is the largest part. */
+    long long parts = devices * (steps ? steps : 1);
+    if (steps && micro && (batch + parts - 1) / parts > micro)
+        bst_complain(
+            k->c, at(k, BST_PARAM_gradient_accumulation_steps, BST_PARAM_micro_batch_size),
+            "gradient_accumulation_steps: %lld samples over %lld devices and %lld steps are "
+            "%lld a micro-batch, but micro_batch_size allows %lld",
+            batch, devices, steps, (batch + parts - 1) / parts, micro);
+    else if (steps && batch < parts)
+        bst_complain(
+            k->c, at(k, BST_PARAM_gradient_accumulation_steps, BST_PARAM_global_batch_size),
+            "gradient_accumulation_steps: %lld samples are fewer than %lld devices x %lld steps",
+            batch, devices, steps);
+}
+
+/* The peak at the preset's own batch; 0 where that depends on what will fit. */
+static double peak_lr(const struct bst_preset *p)
+{
+    int64_t base = p->lr_base_batch_size;
+    if (p->lr_scaling == BST_LR_RULE_SQRT_ACCUMULATE)
+        base = bst_preset_accumulate_base(p);
+    return base ? p->learning_rate * bst_lr_rule_factor((enum bst_lr_rule)p->lr_scaling,
+                                                        (uint64_t)p->global_batch_size,
+                                                        (uint64_t)base)
+                : 0;
+}
+
+static void check_rate(const struct check *k)
+{
+    const struct bst_preset *p = k->p;
+    bool warms = bst_preset_warmup(p).value > 0;
+    double peak = peak_lr(p);
+    if (p->lr_scaling == BST_LR_RULE_SQRT_ACCUMULATE && !peak)
+        bst_complain(k->c, at(k, BST_PARAM_lr_scaling, BST_PARAM_micro_batch_size),
+                     "lr_scaling: sqrt-accumulate needs micro_batch_size or "
+                     "gradient_accumulation_steps, since memory must not decide the rate");
+    if (warms && peak > 0 && p->warmup_start_lr > peak)
+        bst_complain(k->c, at(k, BST_PARAM_warmup_start_lr, BST_PARAM_learning_rate),
+                     "warmup_start_lr: %g is above the peak of %g at a batch of %lld",
+                     p->warmup_start_lr, peak, (long long)p->global_batch_size);
+    if (warms && p->warmup_curve == BST_WARMUP_EXPONENTIAL && !(p->warmup_start_lr > 0))
+        bst_complain(k->c, at(k, BST_PARAM_warmup_curve, BST_PARAM_warmup_start_lr),
+                     "warmup_curve: an exponential warm-up cannot start at 0; set warmup_start_lr");
+    if (p->nesterov && !(p->momentum > 0))
+        bst_complain(k->c, at(k, BST_PARAM_nesterov, BST_PARAM_momentum),
+                     "nesterov: needs a momentum above 0");
+}
+
+static void check_schedule(const struct check *k)
+{
+    const struct bst_preset *p = k->p;
+    struct bst_interval warmup = bst_preset_warmup(p), length = bst_preset_length(p);
+    bool needs =
+        p->lr_scheduler == BST_SCHEDULE_INVERSE_SQRT || p->lr_scheduler == BST_SCHEDULE_NOAM;
+    if (needs && !(warmup.value > 0))
+        bst_complain(k->c, at(k, BST_PARAM_lr_scheduler, BST_PARAM_warmup_epochs),
+                     "lr_scheduler: %s needs a warm-up",
+                     bst_schedule_name((enum bst_schedule_kind)p->lr_scheduler));
+    if (p->lr_scheduler == BST_SCHEDULE_MULTISTEP && !p->lr_milestones.n)
+        bst_complain(k->c, at(k, BST_PARAM_lr_scheduler, BST_PARAM_lr_milestones),
+                     "lr_scheduler: multistep needs lr_milestones");
+    if (warmup.unit != length.unit || warmup.value < length.value)
+        return;
+    enum bst_param_id id =
+        warmup.unit == BST_UNIT_STEPS ? BST_PARAM_warmup_steps : BST_PARAM_warmup_epochs;
+    enum bst_param_id of =
+        length.unit == BST_UNIT_STEPS ? BST_PARAM_max_steps : BST_PARAM_max_epochs;
+    bst_complain(k->c, at(k, id, of), "%s: a warm-up of %g in a run of %g leaves nothing after it",
+                 bst_param_at(id)->key, warmup.value, length.value);
+}
+
+static void check_data(const struct check *k)
+{
+    const struct bst_preset *p = k->p;
+    int mean = p->data.mean.n, std = p->data.std.n, channels = (int)p->model.in_channels;
+    if (mean > 1 && std > 1 && mean != std)
+        bst_complain(k->c, at(k, BST_PARAM_data_std, BST_PARAM_data_mean),
+                     "data.std: %d numbers, but data.mean has %d", std, mean);
+    for (int i = 0; i < 2 && channels; i++) {
+        enum bst_param_id id = i ? BST_PARAM_data_std : BST_PARAM_data_mean;
+        int n = i ? std : mean;
+        if (n > 1 && n != channels)
+            bst_complain(k->c, at(k, id, BST_PARAM_model_in_channels),
+                         "%s: %d numbers, but model.in_channels is %d", bst_param_at(id)->key, n,
+                         channels);
+    }
+    if (strcmp(p->data.format, "imagefolder") == 0 && !*p->data.path)
+        bst_complain(k->c, at(k, BST_PARAM_data_path, BST_PARAM_data_format),
+                     "data.path: imagefolder needs the folder of the images");
+    if (p->recompute)
+        bst_complain(k->c, at(k, BST_PARAM_recompute, BST_PARAM_recompute),
+                     "recompute: not possible in this version; every activation is kept");
+}
+
+static void check_name(const struct check *k, enum bst_param_id id, const char *found,
+                       const char *const *known)
+{
+    if (!known)
+        return;
+    int n = 0;
+    for (; known[n]; n++)
+        if (strcmp(known[n], found) == 0)
+            return;
+    struct bst_sb text;
+    bst_sb_init(&text, 1024);
+    bst_sb_addf(&text, "%s: ", bst_param_at(id)->key);
+    bst_quote(&text, found);
+    bst_sb_add(&text, " is not ");
+    bst_param_list_words(&text, known, n);
+    int near = bst_text_nearest(found, known, n);
+    if (near >= 0)
+        bst_sb_addf(&text, "; did you mean '%s'?", known[near]);
+    bst_complain(k->c, at(k, id, id), "%s", text.data);
+    bst_sb_fini(&text);
+}
+
+void bst_preset_cross_check(const struct bst_preset *p, const struct bst_preset_env *env,
+                            const struct bst_place *places, struct bst_complaints *c)
+{
+    struct check k = {p, places, c};
+    check_name(&k, BST_PARAM_model_name, p->model.name, env->nets);
+    check_name(&k, BST_PARAM_data_format, p->data.format, env->formats);
+    if (strcmp(p->devices.backend, "auto") != 0)
+        check_name(&k, BST_PARAM_devices_backend, p->devices.backend, env->backends);
+    check_batch(&k);
+    check_rate(&k);
+    check_schedule(&k);
+    check_data(&k);
+}
