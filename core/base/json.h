@@ -28,6 +28,8 @@ void bst_json_raw(struct bst_json *j, const char *key, const char *json);
 
 /* Shortest decimal that strtod reads back to the same double, '.' whatever the locale. */
 void bst_num_text(double value, char out[32]);
+/* Rounded to so many significant digits (1 to 17), for people; the same form otherwise. */
+void bst_num_brief(double value, int digits, char out[32]);
 /* Whole-string decimal number in the C locale; refuses NaN, Inf, hex, blanks. */
 bool bst_num_parse(const char *text, double *out);
 bool bst_int_parse(const char *text, int64_t *out);

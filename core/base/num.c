@@ -35,22 +35,25 @@ static void add_point(char out[32])
     e[1] = '0';
 }
 
-void bst_num_text(double value, char out[32])
+void bst_num_brief(double value, int digits, char out[32])
 {
     if (!isfinite(value)) {
-        strncpy(out, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf", 31);
-        out[31] = '\0';
+        strcpy(out, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
         return;
     }
-    locale_t c = get_c_locale();
-    locale_t before = uselocale(c);
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(out, 30, "%.*g", digits, value);
-        if (strtod_l(out, NULL, c) == value)
-            break;
-    }
+    locale_t before = uselocale(get_c_locale());
+    snprintf(out, 30, "%.*g", digits, value);
     uselocale(before);
     add_point(out);
+}
+
+void bst_num_text(double value, char out[32])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        bst_num_brief(value, digits, out);
+        if (strtod_l(out, NULL, get_c_locale()) == value)
+            break;
+    }
 }
 
 bool bst_num_parse(const char *text, double *out)

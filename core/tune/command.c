@@ -177,7 +177,7 @@ static bool parse_scalar(char *operand, struct bst_command *out)
     return parse_number(rest, &out->value);
 }
 
-static bool has_repeat_of_nothing(const struct bst_command *cmd)
+static bool is_out_of_bounds(const struct bst_command *cmd)
 {
     if (cmd->op == BST_OPERAND_PERCENT)
         return cmd->value <= 0 || cmd->value > 1000 || (cmd->presses < 0 && cmd->value >= 100);
@@ -194,7 +194,7 @@ static enum bst_err parse_length(char *operand, struct bst_command *out)
     if (scales || (percent && (sign == '+' || sign == '-'))) {
         char shown[TEXT_MAX];
         strcpy(shown, operand);
-        if (!parse_scalar(operand, out) || out->op == BST_OPERAND_SET || has_repeat_of_nothing(out))
+        if (!parse_scalar(operand, out) || out->op == BST_OPERAND_SET || is_out_of_bounds(out))
             return fail_operand(out->kind, shown);
         return BST_OK;
     }
@@ -248,7 +248,7 @@ static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
     char shown[TEXT_MAX];
     strcpy(shown, operand);
     if (!parse_scalar(operand, out) || (out->op != BST_OPERAND_SET && !rule->scales) ||
-        has_repeat_of_nothing(out))
+        is_out_of_bounds(out))
         return fail_operand(out->kind, shown);
     if (out->op != BST_OPERAND_SET)
         return BST_OK;

@@ -18,7 +18,7 @@ static void show_count(uint64_t value, char out[TEXT_ROOM])
 static void show_number(double value, char out[TEXT_ROOM])
 {
     char digits[32];
-    bst_num_text(value, digits);
+    bst_num_brief(value, 9, digits);
     snprintf(out, TEXT_ROOM, "%s", digits);
 }
 

@@ -1,2 +1,5 @@
 bst_test(unit.schedule unit schedule_test.c LINKS bst_tune)
 bst_test(unit.split unit split_test.c LINKS bst_tune)
+bst_test(unit.command unit command_test.c LINKS bst_tune)
+bst_test(unit.plan unit plan_test.c LINKS bst_tune)
+bst_test(unit.tune unit tune_test.c LINKS bst_tune)

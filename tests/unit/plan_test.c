@@ -1,0 +1,384 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/rng.h"
+#include "core/tune/plan.h"
+
+static const uint64_t dataset = 60000;
+
+static void near_rel(double got, double want, double tolerance)
+{
+    if (fabs(got - want) > tolerance * fabs(want))
+        fail_msg("%.17g instead of %.17g", got, want);
+}
+
+static struct bst_plan_env at(uint64_t samples)
+{
+    return (struct bst_plan_env){.dataset = dataset, .samples = samples, .ranks = 1};
+}
+
+/* Ten epochs of cosine with one of warm-up, at `batch`. */
+static struct bst_live live_of(uint64_t batch, enum bst_lr_rule rule)
+{
+    struct bst_live live = {.batch = batch, .rule = rule, .momentum = 0.9, .weight_decay = 5e-4};
+    struct bst_schedule_spec spec = {
+        .kind = BST_SCHEDULE_COSINE,
+        .peak = 0.1 * bst_lr_rule_factor(rule, batch, BST_LR_BASE_BATCH),
+        .warmup = {1, BST_UNIT_EPOCHS},
+    };
+    struct bst_scale scale = {dataset, batch, 10 * dataset};
+    struct bst_plan_env env = at(0);
+    assert_int_equal(bst_schedule_make(&spec, &scale, &live.schedule), BST_OK);
+    assert_int_equal(bst_plan_split(&live, &env), BST_OK);
+    return live;
+}
+
+static struct bst_plan must(const struct bst_live *now, const char *text, struct bst_plan_env env)
+{
+    struct bst_command cmd;
+    struct bst_plan plan;
+    if (bst_command_parse(text, &cmd) || bst_plan_command(now, &cmd, &env, &plan))
+        fail_msg("%s: %s", text, bst_err_text());
+    assert_int_equal(plan.refused, BST_DIAG_NONE);
+    return plan;
+}
+
+static void must_refuse(const struct bst_live *now, const char *text, struct bst_plan_env env,
+                        enum bst_diag why, const char *words)
+{
+    struct bst_command cmd;
+    struct bst_plan plan;
+    assert_int_equal(bst_command_parse(text, &cmd), BST_OK);
+    if (!bst_plan_command(now, &cmd, &env, &plan))
+        fail_msg("'%s' was accepted", text);
+    assert_int_equal(plan.refused, why);
+    if (!strstr(bst_err_text(), words))
+        fail_msg("'%s' has no '%s'", bst_err_text(), words);
+    assert_memory_equal(&plan.after, now, sizeof *now);
+    assert_int_equal(plan.n_changes, 0);
+    assert_int_equal(plan.n_notes, 0);
+}
+
+static bool has_note(const struct bst_plan *plan, enum bst_diag id)
+{
+    for (int i = 0; i < plan->n_notes; i++)
+        if (plan->notes[i] == id)
+            return true;
+    return false;
+}
+
+static const struct bst_change *find(const struct bst_plan *plan, const char *key)
+{
+    for (int i = 0; i < plan->n_changes; i++)
+        if (!strcmp(plan->changes[i].key, key))
+            return &plan->changes[i];
+    return NULL;
+}
+
+static void must_show(const struct bst_plan *plan, const char *key, const char *before,
+                      const char *after)
+{
+    const struct bst_change *c = find(plan, key);
+    if (!c)
+        fail_msg("no line for %s", key);
+    assert_string_equal(c->before, before);
+    assert_string_equal(c->after, after);
+}
+
+static void twenty_percent_from_256(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_plan plan = must(&now, "batch +20%", at(200000));
+    assert_int_equal(plan.after.batch, 307);
+    assert_int_equal(plan.after.split.batch, 307);
+    near_rel(plan.lr_after / plan.lr_before, 307.0 / 256, 1e-14);
+    must_show(&plan, "global_batch_size", "256", "307");
+    must_show(&plan, "micro_batch_size", "256", "307");
+    must_show(&plan, "learning_rate", "0.1", "0.119921875");
+    assert_int_equal(plan.n_changes, 3);
+    assert_int_equal(plan.n_notes, 0);
+}
+
+static void twenty_percent_from_2048(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(2048, BST_LR_RULE_LINEAR);
+    struct bst_plan plan = must(&now, "batch +20%", at(200000));
+    assert_int_equal(plan.after.batch, 2458);
+    near_rel(plan.after.schedule.peak / now.schedule.peak, 1.2001953125, 1e-15);
+    now = live_of(2048, BST_LR_RULE_SQRT);
+    plan = must(&now, "batch +20%", at(200000));
+    near_rel(plan.after.schedule.peak / now.schedule.peak, 1.0955343, 1e-7);
+    now = live_of(2048, BST_LR_RULE_NONE);
+    plan = must(&now, "batch +20%", at(200000));
+    assert_true(plan.after.schedule.peak == now.schedule.peak);
+    assert_true(has_note(&plan, BST_DIAG_BATCH_ABOVE_2048));
+}
+
+static void presses_are_one_change(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_plan plan = must(&now, "batch +20%^3", at(0));
+    assert_int_equal(plan.after.batch, 442);
+    near_rel(plan.after.schedule.peak, 0.1 * 442 / 256, 1e-15);
+    plan = must(&now, "batch -20%", at(0));
+    assert_int_equal(plan.after.batch, 205);
+    plan = must(&now, "batch x2", at(0));
+    assert_int_equal(plan.after.batch, 512);
+    plan = must(&now, "batch =256", at(0));
+    assert_int_equal(plan.n_changes, 0);
+}
+
+static void the_split_follows_what_fits(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_plan_env env = at(0);
+    env.ranks = 2;
+    env.fit = 64;
+    struct bst_plan plan = must(&now, "batch +20%", env);
+    assert_int_equal(plan.after.split.accumulate, 3);
+    assert_int_equal(plan.after.split.micro, 52);
+    assert_true(has_note(&plan, BST_DIAG_SPLIT_RAGGED));
+    must_show(&plan, "gradient_accumulation_steps", "1", "3");
+    now.cap = 32;
+    plan = must(&now, "batch +20%", env);
+    assert_int_equal(plan.after.split.accumulate, 5);
+    env.ranks = 400;
+    must_refuse(&now, "batch +20%", env, BST_DIAG_BATCH_RANGE, "leaves some of 400 ranks");
+}
+
+static void a_fixed_accumulation_gives_way_to_memory_unless_asked(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(1024, BST_LR_RULE_LINEAR);
+    struct bst_plan_env env = at(0);
+    now.accumulate = 8;
+    assert_int_equal(bst_plan_split(&now, &env), BST_OK);
+    env.fit = 128;
+    struct bst_plan plan = must(&now, "batch +20%", env); /* 1229: 8 of 154 do not fit */
+    assert_int_equal(plan.after.split.accumulate, 10);
+    assert_int_equal(plan.after.accumulate, 0);
+    must_show(&plan, "gradient_accumulation_steps", "8", "10");
+    must_refuse(&now, "accumulate =4", env, BST_DIAG_ACCUMULATION_OVER_CAP, "largest allowed, 128");
+    plan = must(&now, "accumulate =16", env);
+    assert_int_equal(plan.after.split.micro, 64);
+    assert_true(plan.after.schedule.peak == now.schedule.peak);
+    plan = must(&now, "accumulate =2000", at(0));
+    assert_int_equal(plan.after.split.accumulate, 1024);
+    assert_true(has_note(&plan, BST_DIAG_ACCUMULATION_LOWERED));
+    plan = must(&now, "accumulate auto", at(0));
+    assert_int_equal(plan.after.split.accumulate, 1);
+}
+
+static void momentum_is_corrected_where_the_form_needs_it(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_plan_env env = at(200000);
+    assert_true(must(&now, "batch x2", env).momentum_factor == 1);
+    env.form = BST_MOMENTUM_RATE_INSIDE;
+    near_rel(must(&now, "batch x2", env).momentum_factor, 2, 1e-15);
+    near_rel(must(&now, "lr *0.5", env).momentum_factor, 0.5, 1e-15);
+    assert_true(must(&now, "clip =1", env).momentum_factor == 1);
+}
+
+static void warmup_changes(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_plan plan = must(&now, "warmup +1ep", at(30000));
+    assert_true(plan.after.schedule.warmup == 120000);
+    near_rel(plan.lr_after, plan.lr_before, 1e-15);
+    must_show(&plan, "warmup", "60000sa (1.000ep)", "120000sa (2.000ep)");
+    assert_true(must(&now, "warmup =500st", at(30000)).after.schedule.warmup == 128000);
+    assert_true(must(&now, "warmup =10%", at(0)).after.schedule.warmup == 60000);
+    assert_true(must(&now, "warmup =20%", at(0)).after.schedule.warmup == 120000);
+    assert_true(must(&now, "warmup +10%", at(0)).after.schedule.warmup == 66000);
+    assert_true(must(&now, "warmup -10%^2", at(0)).after.schedule.warmup == 48600);
+    assert_true(must(&now, "warmup x1.5", at(0)).after.schedule.warmup == 90000);
+    plan = must(&now, "warmup +1ep --jump", at(30000));
+    near_rel(plan.lr_after, plan.lr_before / 2, 1e-14);
+    plan = must(&now, "warmup -1ep", at(30000));
+    assert_true(has_note(&plan, BST_DIAG_WARMUP_ENDED));
+    assert_true(has_note(&plan, BST_DIAG_RATE_JUMP));
+    must_refuse(&now, "warmup +1ep", at(60000), BST_DIAG_WARMUP_OVER, "ended at sample 60000");
+    /* A press always does something: at least one update. */
+    now.schedule.warmup = 1024;
+    assert_true(must(&now, "warmup +10%", at(0)).after.schedule.warmup == 1280);
+    assert_true(must(&now, "warmup -10%", at(0)).after.schedule.warmup == 768);
+}
+
+static void rate_changes(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_plan plan = must(&now, "lr *0.5", at(200000));
+    near_rel(plan.lr_after, plan.lr_before / 2, 1e-15);
+    assert_true(must(&now, "lr =0.3", at(0)).after.schedule.peak == 0.3);
+    near_rel(must(&now, "lr /1.1^2", at(0)).after.schedule.peak, 0.1 / 1.21, 1e-15);
+    near_rel(must(&now, "lr -10%", at(0)).after.schedule.peak, 0.09, 1e-15);
+    plan = must(&now, "lr x2", at(200000));
+    assert_true(has_note(&plan, BST_DIAG_RATE_JUMP));
+    must_refuse(&now, "lr *1000000", at(0), BST_DIAG_RATE_RANGE, "at most 1000");
+}
+
+static void other_values(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_plan plan = must(&now, "clip =1.5", at(0));
+    must_show(&plan, "max_grad_norm", "off", "1.5");
+    must_show(&plan, "clip_interval", "0", "1");
+    now = plan.after;
+    must_show(&(struct bst_plan[]){must(&now, "clip off", at(0))}[0], "max_grad_norm", "1.5", "off");
+    must_show(&(struct bst_plan[]){must(&now, "weight-decay x2", at(0))}[0], "weight_decay", "0.0005",
+              "0.001");
+    must_show(&(struct bst_plan[]){must(&now, "label-smoothing 0.1", at(0))}[0], "label_smoothing", "0",
+              "0.1");
+    must_show(&(struct bst_plan[]){must(&now, "decay linear =0.01", at(0))}[0], "min_lr_ratio", "0",
+              "0.01");
+    must_refuse(&now, "momentum =1", at(0), BST_DIAG_VALUE_RANGE, "below 1");
+    must_refuse(&now, "decay multistep", at(0), BST_DIAG_SCHEDULE_INVALID, "lr_milestones");
+    must_refuse(&now, "length =1ep", at(60000), BST_DIAG_LENGTH_PASSED, "60000");
+    assert_int_equal(must(&now, "length +2ep", at(60000)).after.schedule.total, 720000);
+    must_refuse(&now, "pause", at(0), BST_DIAG_NONE, "changes no setting");
+}
+
+/* "A100×4 DDP 2048" tried on one small device: the batch is reached by accumulation. */
+static void a_preset_on_a_smaller_machine(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR), preset = now;
+    struct bst_schedule_spec spec = {.kind = BST_SCHEDULE_LINEAR, .peak = 0.4, .warmup = {10, BST_UNIT_EPOCHS}};
+    struct bst_scale scale = {dataset, 2048, 90 * dataset};
+    assert_int_equal(bst_schedule_make(&spec, &scale, &preset.schedule), BST_OK);
+    preset.batch = 2048;
+    preset.weight_decay = 1e-4;
+    preset.max_grad_norm = 1;
+    preset.clip_interval = 1;
+    preset.accumulate = 2;
+    strcpy(preset.preset, "a100x4-ddp-2048");
+    struct bst_plan_env env = at(30000);
+    env.fit = 300;
+    struct bst_plan plan;
+    assert_int_equal(bst_plan_preset(&now, &preset, false, &env, &plan), BST_OK);
+    assert_int_equal(plan.after.split.batch, 2048);
+    assert_int_equal(plan.after.split.accumulate, 7);
+    assert_int_equal(plan.after.split.micro, 293);
+    assert_int_equal(plan.after.schedule.total, 10 * dataset);
+    assert_true(has_note(&plan, BST_DIAG_LENGTH_KEPT));
+    must_show(&plan, "preset", "none", "a100x4-ddp-2048");
+    must_show(&plan, "global_batch_size", "256", "2048");
+    must_show(&plan, "learning_rate", "0.1", "0.4");
+    must_show(&plan, "lr_scheduler", "cosine", "linear");
+    must_show(&plan, "weight_decay", "0.0005", "0.0001");
+    assert_null(find(&plan, "length"));
+    /* half of its own warm-up was done; the rest is stretched to ten epochs */
+    near_rel(plan.lr_after, 0.2, 1e-15);
+
+    assert_int_equal(bst_plan_preset(&now, &preset, true, &env, &plan), BST_OK);
+    assert_int_equal(plan.after.schedule.total, 90 * dataset);
+    assert_false(has_note(&plan, BST_DIAG_LENGTH_KEPT));
+    must_show(&plan, "length", "600000sa (10.000ep)", "5400000sa (90.000ep)");
+
+    env.samples = 300000; /* past its own warm-up: the preset's counts as done */
+    assert_int_equal(bst_plan_preset(&now, &preset, false, &env, &plan), BST_OK);
+    assert_true(plan.lr_after == 0.4);
+
+    preset.schedule.total = 200000;
+    assert_int_equal(bst_plan_preset(&now, &preset, true, &env, &plan), BST_E_STATE);
+    assert_int_equal(plan.refused, BST_DIAG_LENGTH_PASSED);
+}
+
+static void undo_and_redo(void **state)
+{
+    (void)state;
+    struct bst_live first = live_of(256, BST_LR_RULE_LINEAR);
+    struct bst_live second = must(&first, "batch +20%", at(100000)).after;
+    struct bst_plan_env env = at(150000);
+    struct bst_plan plan;
+    assert_int_equal(bst_plan_return(&second, &first, &env, &plan), BST_OK);
+    assert_memory_equal(&plan.after, &first, sizeof first);
+    must_show(&plan, "global_batch_size", "307", "256");
+    assert_int_equal(bst_plan_return(&plan.after, &second, &env, &plan), BST_OK);
+    assert_memory_equal(&plan.after, &second, sizeof second);
+
+    struct bst_live longer = must(&first, "warmup +1ep", at(30000)).after;
+    env.samples = 45000;
+    assert_int_equal(bst_plan_return(&longer, &first, &env, &plan), BST_OK);
+    near_rel(plan.lr_after, plan.lr_before, 1e-14);
+    assert_true(plan.after.schedule.warmup == 60000);
+}
+
+/* Random changes in a row: no change is half done, and the batch used is the batch shown. */
+static void random_changes_keep_the_settings_whole(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "batch +20%", "batch -20%", "batch +20%^4", "batch =100", "batch x3",     "lr *0.5",  "lr x2",
+        "lr +10%",    "warmup +1ep", "warmup -10%", "warmup =5%", "decay linear", "clip =2", "clip off",
+        "decay cosine =0.1", "accumulate =3", "accumulate auto", "length +1ep",  "decay one-cycle",
+        "decay noam", "decay inverse-sqrt", "weight-decay /2", "momentum =0.8"};
+    struct bst_rng r;
+    bst_rng_init(&r, 5, BST_RNG_TEST, 0);
+    struct bst_live now = live_of(128, BST_LR_RULE_LINEAR);
+    uint64_t s = 0;
+    int n_done = 0, n_refused = 0;
+    for (int i = 0; i < 5000; i++) {
+        struct bst_plan_env env = {dataset, s, 1 + bst_rng_below(&r, 4), 1 + bst_rng_below(&r, 900),
+                                   BST_MOMENTUM_RATE_INSIDE};
+        struct bst_command cmd;
+        struct bst_plan plan;
+        assert_int_equal(
+            bst_command_parse(texts[bst_rng_below(&r, sizeof texts / sizeof texts[0])], &cmd), BST_OK);
+        if (bst_plan_command(&now, &cmd, &env, &plan)) {
+            assert_true(plan.refused != BST_DIAG_NONE);
+            assert_memory_equal(&plan.after, &now, sizeof now);
+            n_refused++;
+        } else {
+            enum bst_diag why;
+            assert_int_equal(bst_plan_check(&plan.after, &why), BST_OK);
+            assert_int_equal(plan.after.split.batch, plan.after.batch);
+            assert_true(plan.after.split.micro <= env.fit);
+            assert_true(isfinite(plan.lr_after) && plan.lr_after >= 0);
+            assert_true(isfinite(plan.momentum_factor) && plan.momentum_factor >= 0);
+            now = plan.after;
+            n_done++;
+        }
+        s += now.batch % 1000;
+        if (s >= now.schedule.total || now.batch > 100000) {
+            now = live_of(128, BST_LR_RULE_LINEAR);
+            s = 0;
+        }
+    }
+    assert_true(n_done > 1000 && n_refused > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(twenty_percent_from_256),
+        cmocka_unit_test(twenty_percent_from_2048),
+        cmocka_unit_test(presses_are_one_change),
+        cmocka_unit_test(the_split_follows_what_fits),
+        cmocka_unit_test(a_fixed_accumulation_gives_way_to_memory_unless_asked),
+        cmocka_unit_test(momentum_is_corrected_where_the_form_needs_it),
+        cmocka_unit_test(warmup_changes),
+        cmocka_unit_test(rate_changes),
+        cmocka_unit_test(other_values),
+        cmocka_unit_test(a_preset_on_a_smaller_machine),
+        cmocka_unit_test(undo_and_redo),
+        cmocka_unit_test(random_changes_keep_the_settings_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
