@@ -83,6 +83,27 @@ struct load {
     struct bst_complaints c;
 };
 
+static bool is_section(const char *key)
+{
+    int n;
+    const struct bst_param_section *sections = bst_param_sections(&n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(sections[i].name, key) == 0)
+            return true;
+    return false;
+}
+
+/* The first key of a mapping, without its name. */
+static const char *first_of(const char *section)
+{
+    for (int i = 0; i < BST_N_PARAMS; i++) {
+        const struct bst_param_info *m = bst_param_at((enum bst_param_id)i);
+        if (m->section && strcmp(m->section, section) == 0)
+            return strchr(m->key, '.') + 1;
+    }
+    return "";
+}
+
 /* Names that may stand where `section` (NULL: at the top) says. */
 static int names_within(const char *section, bool dotted, const char *names[BST_N_PARAMS + 8])
 {
@@ -116,6 +137,17 @@ static void complain_unknown(struct load *l, const char *section, bool dotted, c
                              struct bst_place at)
 {
     const char *names[BST_N_PARAMS + 8];
+    enum bst_param_id id;
+    if (!section && !dotted && bst_param_by_key(key, &id)) {
+        bst_complain(&l->c, at, "key '%s' is written as '%s' under '%s'", key, strchr(key, '.') + 1,
+                     bst_param_at(id)->section);
+        return;
+    }
+    if (dotted && is_section(key)) {
+        bst_complain(&l->c, at, "'%s' is a mapping; set its keys one by one, as in %s.%s=…", key,
+                     key, first_of(key));
+        return;
+    }
     int n = names_within(section, dotted, names);
     int near = bst_text_nearest(key, names, n);
     const char *guess = near >= 0 ? names[near] : elsewhere(key);
@@ -176,22 +208,13 @@ static void give_section(struct load *l, const char *section, const struct bst_y
     }
 }
 
-static bool is_section(const char *key)
-{
-    int n;
-    const struct bst_param_section *sections = bst_param_sections(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(sections[i].name, key) == 0)
-            return true;
-    return false;
-}
-
 static void give_file(struct load *l, const char *yaml, size_t n)
 {
     struct bst_yaml *root;
     if (!bst_yaml_read(yaml, n, 0, &root, &l->c))
         return;
-    if (root && root->kind != BST_YAML_MAP && !root->bad)
+    bool nothing = root && root->kind == BST_YAML_SCALAR && root->plain && !*root->text;
+    if (root && root->kind != BST_YAML_MAP && !root->bad && !nothing)
         bst_complain(&l->c, root->at, "a preset is a mapping of keys to values");
     for (const struct bst_yaml *at = root && root->kind == BST_YAML_MAP ? root->child : NULL; at;
          at = at->next) {

@@ -12,8 +12,12 @@
 
 static struct bst_net_cfg imagenet_cfg(const char *name)
 {
-    return (struct bst_net_cfg){.name = name, .classes = 1000, .in_channels = 3, .height = 224,
-                                .width = 224, .mean = {0.485f, 0.456f, 0.406f},
+    return (struct bst_net_cfg){.name = name,
+                                .classes = 1000,
+                                .in_channels = 3,
+                                .height = 224,
+                                .width = 224,
+                                .mean = {0.485f, 0.456f, 0.406f},
                                 .std = {0.229f, 0.224f, 0.225f}};
 }
 
@@ -43,7 +47,9 @@ static void numbers_of_parameters_are_the_published_ones(void **state)
     static const struct {
         const char *name;
         int64_t n;
-    } known[] = {{"resnet18", 11689512}, {"resnet34", 21797672}, {"resnet50", 25557032},
+    } known[] = {{"resnet18", 11689512},
+                 {"resnet34", 21797672},
+                 {"resnet50", 25557032},
                  {"resnet101", 44549160}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         struct bst_net_cfg cfg = imagenet_cfg(known[i].name);
@@ -119,8 +125,8 @@ static void stride_is_in_the_3x3(void **state)
     bst_graph_free(g);
 }
 
-/* Trained numbers of resnet(6n+2) of width w, counted from the paper's table: convolutions, two numbers a
- * batch-norm channel, projections where a stage begins, fc. */
+/* Trained numbers of resnet(6n+2) of width w, counted from the paper's table: convolutions, two
+ * numbers a batch-norm channel, projections where a stage begins, fc. */
 static int64_t count_small(int n, int w, int channels, int classes)
 {
     int64_t sum = 9 * channels * w + 2 * w;
@@ -144,8 +150,8 @@ static void small_family_has_every_depth(void **state)
     for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
         char name[16];
         snprintf(name, sizeof name, "resnet%d", depths[i]);
-        struct bst_net_cfg cfg = {.name = name, .classes = 10, .in_channels = 1, .height = 28,
-                                  .width = 28, .std = {1}};
+        struct bst_net_cfg cfg = {
+            .name = name, .classes = 10, .in_channels = 1, .height = 28, .width = 28, .std = {1}};
         struct bst_graph *g = build(&cfg, 3);
         assert_int_equal(trained(g), count_small((depths[i] - 2) / 6, 16, 1, 10));
         assert_int_equal(g->values[node(g, "layer3.0.relu")->out].d[2], 7);
@@ -157,8 +163,13 @@ static void small_family_has_every_depth(void **state)
 static void width_channels_classes_and_stem_are_free(void **state)
 {
     (void)state;
-    struct bst_net_cfg cfg = {.name = "resnet14", .base_width = 5, .classes = 7, .in_channels = 4,
-                              .height = 17, .width = 31, .std = {1, 1, 1, 1}};
+    struct bst_net_cfg cfg = {.name = "resnet14",
+                              .base_width = 5,
+                              .classes = 7,
+                              .in_channels = 4,
+                              .height = 17,
+                              .width = 31,
+                              .std = {1, 1, 1, 1}};
     struct bst_graph *g = build(&cfg, 3);
     assert_int_equal(trained(g), count_small(2, 5, 4, 7));
     bst_graph_free(g);
@@ -173,8 +184,13 @@ static void width_channels_classes_and_stem_are_free(void **state)
     assert_int_equal(g->values[node(g, "layer4.2.relu")->out].d[2], 4);
     bst_graph_free(g);
 
-    cfg = (struct bst_net_cfg){.name = "resnet20", .classes = 10, .in_channels = 3, .height = 64,
-                               .width = 64, .stem = BST_STEM_IMAGENET, .std = {1, 1, 1}};
+    cfg = (struct bst_net_cfg){.name = "resnet20",
+                               .classes = 10,
+                               .in_channels = 3,
+                               .height = 64,
+                               .width = 64,
+                               .stem = BST_STEM_IMAGENET,
+                               .std = {1, 1, 1}};
     g = build(&cfg, 1);
     assert_int_equal(g->values[node(g, "maxpool")->out].d[2], 16);
     bst_graph_free(g);
