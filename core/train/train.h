@@ -25,7 +25,7 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
     const struct bst_backend *backend;
     int ranks;
     int threads;              /* a rank; 0: cores divided among ranks */
-    uint64_t memory_per_rank; /* bytes; 0: what the machine has, see bst_train_memory_default() */
+    uint64_t memory_per_rank; /* bytes; 0: what the machine has, see bst_trainer_memory_default() */
     struct bst_data_cfg data;
     bool shuffle;
     uint64_t seed;
@@ -131,6 +131,8 @@ BST_MUST_USE enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state
                                            size_t note_room);
 /* CRC-32C over weights, statistics and momenta in plain order: equal state, equal number. */
 BST_MUST_USE enum bst_err bst_trainer_hash(struct bst_trainer *t, uint32_t *out);
+/* BST_E_CORRUPT when a rank's state is not rank 0's, bit for bit. */
+BST_MUST_USE enum bst_err bst_trainer_compare_ranks(struct bst_trainer *t);
 /* In-memory copy of the state for undo --rewind and trials; a second take replaces the first. */
 BST_MUST_USE enum bst_err bst_trainer_hold(struct bst_trainer *t);
 BST_MUST_USE enum bst_err bst_trainer_rewind(struct bst_trainer *t);

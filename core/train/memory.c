@@ -1,0 +1,111 @@
+/* What a split asks of a rank, and whether it may have it. Bytes planned are bytes allocated. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/base/alloc.h"
+#include "core/base/text.h"
+#include "core/train/host.h"
+#include "core/train/rank.h"
+
+uint64_t bst_trainer_memory_default(int ranks)
+{
+    /* The rest is for what is not planned: libraries, stacks, the page cache of the data set. */
+    return bst_host_memory() / 10 * 9 / (uint64_t)(ranks < 1 ? 1 : ranks);
+}
+
+static void add_size(struct split_plan *s, int micro)
+{
+    int at = 0;
+    while (at < s->n_sizes && s->sizes[at] > micro)
+        at++;
+    if (at < s->n_sizes && s->sizes[at] == micro)
+        return;
+    BST_ASSERT(s->n_sizes < SPLIT_SIZES);
+    for (int i = s->n_sizes++; i > at; i--)
+        s->sizes[i] = s->sizes[i - 1];
+    s->sizes[at] = micro;
+}
+
+void bst_memory_loader_cfg(const struct bst_trainer *t, enum bst_part part, int max_batch,
+                           struct bst_loader_cfg *out)
+{
+    int threads = t->cfg.data.threads;
+    *out = (struct bst_loader_cfg){
+        .ds = t->data,
+        .part = part,
+        .shuffle = t->cfg.shuffle,
+        .seed = t->cfg.seed,
+        .max_batch = max_batch,
+        .slots = part == BST_TRAIN ? TRAIN_SLOTS : EVAL_SLOTS,
+        .threads = threads > 0 ? (threads + t->cfg.ranks - 1) / t->cfg.ranks : 0,
+    };
+}
+
+static int choose_eval_batch(const struct bst_trainer *t, int micro)
+{
+    int64_t n = bst_dataset_info(t->data)->n[BST_EVAL];
+    int64_t b = t->cfg.eval_batch;
+    if (b <= 0)
+        b = micro > EVAL_BATCH_MOST / 2 ? EVAL_BATCH_MOST : 2 * micro;
+    return (int)(b > n ? (n > 0 ? n : 1) : b);
+}
+
+enum bst_err bst_memory_plan(const struct bst_trainer *t, int64_t batch, int k,
+                             struct split_plan *out)
+{
+    if (batch < 1 || k < 1)
+        return bst_fail(BST_E_ARG, "a batch of %" PRId64 " in %d micro-batches", batch, k);
+    struct bst_split_ask ask = {.batch = (uint64_t)batch,
+                                .ranks = (uint64_t)t->cfg.ranks,
+                                .accumulate = (uint64_t)k,
+                                .may_be_empty = true};
+    *out = (struct split_plan){.asked_batch = batch, .asked_micros = k};
+    BST_TRY(bst_split_make(&ask, &out->split));
+    for (uint64_t r = 0; r < out->split.ranks; r++)
+        for (uint64_t i = 0; i < bst_split_n_micro(&out->split, r); i++)
+            add_size(out, (int)bst_split_micro(&out->split, r, i));
+    out->accumulate = out->split.accumulate > 1;
+    out->eval_batch = choose_eval_batch(t, out->sizes[0]);
+    struct bst_loader_cfg cfg;
+    bst_memory_loader_cfg(t, BST_TRAIN, out->sizes[0], &cfg);
+    size_t train = bst_loader_bytes_for(&cfg);
+    bst_memory_loader_cfg(t, BST_EVAL, out->eval_batch, &cfg);
+    if (!bst_add_size(train, bst_loader_bytes_for(&cfg), &out->loader))
+        return bst_fail(BST_E_NOMEM, "a batch of %" PRId64 ": its images alone are too many bytes",
+                        batch);
+    return BST_OK;
+}
+
+void bst_memory_table(const struct bst_trainer *t, const struct split_plan *s,
+                      struct bst_rank_memory *out)
+{
+    const struct bst_param_table *p = t->ranks[0].params;
+    *out = (struct bst_rank_memory){
+        .weights = p->trained_bytes + p->state_bytes,
+        .gradients = p->trained_bytes,
+        .optimizer = p->trained_bytes,
+        .staged = p->state_bytes,
+        .hold = 2 * p->trained_bytes + p->state_bytes,
+        .activations = s->activations,
+        .arena = s->arena,
+        .loader = s->loader,
+        .limit = t->limit,
+    };
+    out->total = out->weights + out->gradients + out->optimizer + out->staged + out->hold +
+                 out->arena + out->loader;
+}
+
+enum bst_err bst_memory_check(const struct bst_trainer *t, const struct split_plan *s)
+{
+    struct bst_rank_memory m;
+    char need[32], limit[32];
+    bst_memory_table(t, s, &m);
+    if (!t->limit || m.total <= t->limit)
+        return BST_OK;
+    bst_text_bytes(m.total, need);
+    bst_text_bytes(t->limit, limit);
+    return bst_fail(BST_E_NOMEM,
+                    "a batch of %" PRIu64 " in micro-batches of %d needs %s (%" PRIu64
+                    " bytes) on a rank that may have %s (%" PRIu64 " bytes)",
+                    s->split.batch, s->sizes[0], need, m.total, limit, t->limit);
+}

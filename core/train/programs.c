@@ -1,0 +1,115 @@
+/* A rank's programs: the graph built for a micro-batch, compiled, kept for the next time. */
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/train/rank.h"
+
+static enum bst_err build_graph(const struct rank *k, int micro, struct bst_graph **out)
+{
+    const struct bst_train_cfg *cfg = &k->t->cfg;
+    struct bst_graph *g = bst_graph_new(micro);
+    enum bst_err err = cfg->net->build(&cfg->net_cfg, g);
+    if (!err)
+        err = bst_graph_check(g);
+    if (err) {
+        bst_graph_free(g);
+        g = NULL;
+    }
+    *out = g;
+    return err;
+}
+
+/* The variance of one number is 0, and its normalised value its shift whatever the input: nothing
+ * behind such a batch norm would learn. */
+static enum bst_err check_batch_norms(const struct bst_program *p)
+{
+    for (int i = 0; i < p->n_instrs; i++) {
+        const struct bst_instr *in = &p->instrs[i];
+        if (in->op != BST_I_BN_TRAIN)
+            continue;
+        const struct bst_shape *s = &p->values[in->src[0]].shape;
+        if (s->rank == 4 && s->d[0] * s->d[2] * s->d[3] == 1)
+            return bst_fail(BST_E_SHAPE,
+                            "%s: batch normalisation over one value a channel (a micro-batch of "
+                            "1 at 1×1 pixels)",
+                            in->name);
+    }
+    return BST_OK;
+}
+
+static bool in_force(const struct rank *k, const struct rank_program *rp)
+{
+    const struct split_plan *s = &k->t->plan;
+    if (!s->split.batch || !rp->p->training || rp->accumulate != s->accumulate)
+        return false;
+    for (int i = 0; i < s->n_sizes; i++)
+        if (s->sizes[i] == rp->p->micro_batch)
+            return true;
+    return false;
+}
+
+/* A free place, or the one of the program that was not used for longest. */
+static struct rank_program *make_room(struct rank *k)
+{
+    struct rank_program *oldest = NULL;
+    for (int i = 0; i < PROGRAM_CACHE; i++) {
+        struct rank_program *rp = &k->programs[i];
+        if (!rp->p)
+            return rp;
+        if (!in_force(k, rp) && (!oldest || rp->used < oldest->used))
+            oldest = rp;
+    }
+    BST_ASSERT(oldest);
+    bst_program_free(oldest->p);
+    oldest->p = NULL;
+    return oldest;
+}
+
+enum bst_err bst_rank_program(struct rank *k, int micro, bool training, bool accumulate,
+                              struct bst_program **out)
+{
+    struct bst_compile_opts opts = {.training = training, .accumulate = training && accumulate};
+    *out = NULL;
+    for (int i = 0; i < PROGRAM_CACHE; i++) {
+        struct rank_program *rp = &k->programs[i];
+        if (rp->p && rp->p->micro_batch == micro && rp->p->training == training &&
+            rp->accumulate == opts.accumulate) {
+            rp->used = ++k->program_clock;
+            *out = rp->p;
+            return BST_OK;
+        }
+    }
+    struct bst_graph *g = NULL;
+    struct bst_program *p = NULL;
+    BST_TRY(build_graph(k, micro, &g));
+    enum bst_err err = bst_compile(g, &k->t->cfg.backend->describe, k->be, k->params, &opts, &p);
+    bst_graph_free(g);
+    if (!err)
+        err = check_batch_norms(p);
+    if (err) {
+        bst_program_free(p);
+        return err;
+    }
+    struct rank_program *rp = make_room(k);
+    *rp = (struct rank_program){.p = p, .accumulate = opts.accumulate, .used = ++k->program_clock};
+    *out = p;
+    return BST_OK;
+}
+
+enum bst_err bst_rank_build(struct rank *k)
+{
+    struct bst_graph *g = NULL;
+    struct bst_program *p = NULL;
+    BST_TRY(build_graph(k, LAYOUT_MICRO, &g));
+    k->params = bst_param_table_new(g);
+    bst_graph_free(g);
+    return bst_rank_program(k, LAYOUT_MICRO, true, false, &p);
+}
+
+void bst_rank_drop_programs(struct rank *k)
+{
+    for (int i = 0; i < PROGRAM_CACHE; i++) {
+        bst_program_free(k->programs[i].p);
+        k->programs[i].p = NULL;
+    }
+}

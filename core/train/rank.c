@@ -1,0 +1,106 @@
+#include "core/train/rank.h"
+
+#include <omp.h>
+#include <signal.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+
+static void run_job(struct rank *k)
+{
+    enum bst_err err = k->job(k, k->arg);
+    k->text[0] = '\0';
+    if (err) {
+        size_t n = strnlen(bst_err_text(), sizeof k->text - 1);
+        memcpy(k->text, bst_err_text(), n);
+        k->text[n] = '\0';
+        /* The others may wait for this rank in a collective. */
+        k->comm->ops->abort(k->comm);
+    }
+    k->held = (uint64_t)bst_alloc_held_here();
+    k->err = err;
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *k = arg;
+    struct bst_trainer *t = k->t;
+    /* This thread leads a team of its own; the numbers are this thread's alone. */
+    omp_set_dynamic(0);
+    omp_set_num_threads(t->threads);
+    pthread_mutex_lock(&t->lock);
+    while (!k->quit) {
+        if (!k->job) {
+            pthread_cond_wait(&t->posted, &t->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&t->lock);
+        run_job(k);
+        pthread_mutex_lock(&t->lock);
+        k->job = NULL;
+        pthread_cond_signal(&t->done);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+/* A rank that was woken or called off says less than the one that caused it. */
+static int weight_of(enum bst_err err)
+{
+    return err == BST_OK ? 0 : err == BST_E_STATE ? 1 : err == BST_E_CANCELLED ? 2 : 3;
+}
+
+enum bst_err bst_ranks_do(struct bst_trainer *t, int n_ranks, rank_job *job, void *arg)
+{
+    pthread_mutex_lock(&t->lock);
+    for (int r = 0; r < n_ranks; r++) {
+        t->ranks[r].job = job;
+        t->ranks[r].arg = arg;
+    }
+    pthread_cond_broadcast(&t->posted);
+    for (int r = 0; r < n_ranks; r++)
+        while (t->ranks[r].job)
+            pthread_cond_wait(&t->done, &t->lock);
+    const struct rank *worst = &t->ranks[0];
+    for (int r = 1; r < n_ranks; r++)
+        if (weight_of(t->ranks[r].err) > weight_of(worst->err))
+            worst = &t->ranks[r];
+    pthread_mutex_unlock(&t->lock);
+    if (!worst->err)
+        return BST_OK;
+    bst_comm_local_reset(t->group);
+    if (t->cfg.ranks == 1)
+        return bst_fail(worst->err, "%s", worst->text);
+    return bst_fail(worst->err, "rank %d: %s", worst->rank, worst->text);
+}
+
+enum bst_err bst_ranks_start(struct bst_trainer *t)
+{
+    sigset_t all, before;
+    enum bst_err err = BST_OK;
+    sigfillset(&all);
+    /* Signals are for the thread that waits for them; ranks and their teams inherit this. */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int r = 0; r < t->cfg.ranks && !err; r++) {
+        struct rank *k = &t->ranks[r];
+        int failed = pthread_create(&k->thread, NULL, rank_main, k);
+        k->started = !failed;
+        if (failed)
+            err = bst_fail(BST_E_NOMEM, "cannot start the thread of rank %d: %s", r,
+                           strerror(failed));
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
+}
+
+void bst_ranks_stop(struct bst_trainer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    for (int r = 0; r < t->cfg.ranks; r++)
+        t->ranks[r].quit = true;
+    pthread_cond_broadcast(&t->posted);
+    pthread_mutex_unlock(&t->lock);
+    for (int r = 0; r < t->cfg.ranks; r++)
+        if (t->ranks[r].started)
+            pthread_join(t->ranks[r].thread, NULL);
+}

@@ -1,0 +1,169 @@
+/* Inside the trainer: a rank, its thread, memories and programs. Private to core/train.
+ *
+ * What belongs to a rank is touched by its own thread, in jobs that the session's thread posts and
+ * waits for (bst_ranks_do); between jobs the session's thread may read it. */
+#ifndef BST_TRAIN_RANK_H
+#define BST_TRAIN_RANK_H
+
+#include <pthread.h>
+
+#include "core/comm/comm.h"
+#include "core/train/train.h"
+#include "core/tune/split.h"
+
+enum {
+    PROGRAM_CACHE = 12, /* programs kept; those of the split in force never leave */
+    LAYOUT_MICRO = 32, /* the micro-batch that fixes the parameters' layouts, whatever the run's is,
+                          so that a resumed run has the layouts of the unbroken one */
+    SPLIT_SIZES = 4,   /* distinct micro-batches of a split; two unless ranks run empty */
+    TRAIN_SLOTS = 3,   /* of the loader: one in use, two being filled */
+    EVAL_SLOTS = 2,
+    EVAL_BATCH_MOST = 256,
+};
+
+struct rank_program {
+    struct bst_program *p; /* NULL: free */
+    bool accumulate;
+    uint64_t used; /* larger is later */
+};
+
+/* What a split asks of every rank. */
+struct split_plan {
+    int64_t asked_batch; /* as it was asked for; split may have lowered the micro-batches */
+    int asked_micros;
+    struct bst_split split;
+    int sizes[SPLIT_SIZES], n_sizes; /* micro-batches, largest first */
+    bool accumulate;
+    int eval_batch;
+    size_t arena, activations; /* known once its programs are compiled */
+    size_t loader;
+};
+
+struct rank;
+typedef enum bst_err rank_job(struct rank *k, void *arg);
+
+struct rank {
+    struct bst_trainer *t;
+    int rank;
+    struct bst_comm *comm;
+    struct bst_be *be;
+    struct bst_param_table *params;
+
+    struct rank_program programs[PROGRAM_CACHE];
+    uint64_t program_clock;
+    size_t need_arena, need_activations; /* of the plan compiled last */
+
+    void *weight, *grad, *momentum, *staged;
+    void *hold_weight, *hold_momentum;
+    void *arena;
+    size_t arena_bytes;
+    struct bst_loader *loader[2]; /* by enum bst_part */
+    int loader_batch[2];
+    int eval_batch; /* what fits the arena; 0: not asked yet */
+
+    double *sum_squares; /* of the last update's gradient, by trained parameter */
+    struct bst_device_info info;
+    uint64_t held; /* by this thread through bst_alloc, after the last job */
+
+    /* Mailbox; guarded by the trainer's lock. */
+    pthread_t thread;
+    bool started, quit;
+    rank_job *job;
+    void *arg;
+    enum bst_err err;
+    char text[512];
+};
+
+/* Parameters next to each other that the optimizer treats alike. */
+struct sgd_run {
+    size_t offset, bytes;
+    double factor, weight_decay; /* weight_decay < 0: the update's */
+};
+
+struct bst_trainer {
+    struct bst_train_cfg cfg;
+    int threads; /* a rank */
+    uint64_t limit;
+    struct bst_dataset *data;
+    struct bst_comm_local *group;
+    struct rank *ranks;
+
+    pthread_mutex_t lock;
+    pthread_cond_t posted, done;
+
+    struct split_plan plan; /* in force; split.batch 0: none yet */
+    atomic_bool broken;     /* a commit failed half-way: the state is lost */
+
+    double *factor;       /* by trained parameter */
+    struct sgd_run *runs; /* without the frozen ones */
+    int n_runs;
+
+    struct bst_layer_norm *layers;
+    bool weight_norms; /* of the present weights, are in layers */
+    bool have_hold;
+
+    int trace_fd;
+    int64_t *trace; /* indices of the update at hand */
+    int64_t trace_room;
+};
+
+/* rank.c: runs `job` on the first n_ranks ranks and waits. The error that tells most is returned.
+ */
+BST_MUST_USE enum bst_err bst_ranks_do(struct bst_trainer *t, int n_ranks, rank_job *job,
+                                       void *arg);
+BST_MUST_USE enum bst_err bst_ranks_start(struct bst_trainer *t);
+void bst_ranks_stop(struct bst_trainer *t);
+
+/* programs.c */
+BST_MUST_USE enum bst_err bst_rank_build(struct rank *k); /* table, layouts; the rank's thread */
+BST_MUST_USE enum bst_err bst_rank_program(struct rank *k, int micro, bool training,
+                                           bool accumulate, struct bst_program **out);
+void bst_rank_drop_programs(struct rank *k);
+
+/* swap.c */
+BST_MUST_USE enum bst_err bst_rank_map_arena(struct rank *k, size_t bytes);
+BST_MUST_USE enum bst_err bst_rank_make_loader(struct rank *k, enum bst_part part, int batch);
+void bst_rank_drop_split(struct rank *k);
+
+/* memory.c */
+BST_MUST_USE enum bst_err bst_memory_plan(const struct bst_trainer *t, int64_t batch, int k,
+                                          struct split_plan *out);
+void bst_memory_table(const struct bst_trainer *t, const struct split_plan *s,
+                      struct bst_rank_memory *out);
+BST_MUST_USE enum bst_err bst_memory_check(const struct bst_trainer *t, const struct split_plan *s);
+void bst_memory_loader_cfg(const struct bst_trainer *t, enum bst_part part, int max_batch,
+                           struct bst_loader_cfg *out);
+
+/* groups.c */
+BST_MUST_USE enum bst_err bst_groups_resolve(struct bst_trainer *t);
+
+/* init.c: parameter i's starting values, into `block` at its place. The rank's thread. */
+BST_MUST_USE enum bst_err bst_init_parameter(struct rank *k, int i, void *at);
+BST_MUST_USE enum bst_err bst_init_all(struct rank *k);
+
+/* state.c: weights, statistics and momenta of rank 0 to all. */
+BST_MUST_USE enum bst_err bst_state_share(struct rank *k, void *arg);
+/* Where parameter i lies in a block laid out like the weights (trained ones, then statistics). */
+static inline void *bst_slot_at(const struct rank *k, void *block, int i)
+{
+    return (char *)block + k->params->slots[i].offset;
+}
+
+/* commit.c: after the all-reduce; norms, decision, optimizer, statistics. The rank's thread. */
+struct commit {
+    const struct bst_update_req *req;
+    double grad_norm, coefficient;
+    int first_nonfinite; /* trained parameter, or -1 */
+    bool skipped, clipped;
+    double lr_used, momentum_used, weight_decay_used; /* what the optimizer was called with */
+};
+BST_MUST_USE enum bst_err bst_rank_norms(struct rank *k, struct commit *c);
+BST_MUST_USE enum bst_err bst_rank_commit(struct rank *k, struct commit *c);
+
+/* trace.c */
+BST_MUST_USE enum bst_err bst_trace_open(struct bst_trainer *t);
+void bst_trace_room(struct bst_trainer *t, int64_t n);
+BST_MUST_USE enum bst_err bst_trace_write(struct bst_trainer *t, const struct bst_update_req *req);
+void bst_trace_close(struct bst_trainer *t);
+
+#endif

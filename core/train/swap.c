@@ -1,0 +1,186 @@
+/* From one split to another: programs first, beside the old ones; then the old arena is unmapped
+ * and the new one mapped, never both. */
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/train/rank.h"
+
+static void need(struct rank *k, const struct bst_program *p)
+{
+    if (p->arena_bytes > k->need_arena)
+        k->need_arena = p->arena_bytes;
+    if (p->activation_bytes > k->need_activations)
+        k->need_activations = p->activation_bytes;
+}
+
+/* Programs of a plan, and what they need. Nothing in force is touched. */
+static enum bst_err compile_job(struct rank *k, void *arg)
+{
+    const struct split_plan *s = arg;
+    struct bst_program *p = NULL;
+    k->need_arena = k->need_activations = 0;
+    for (int i = 0; i < s->n_sizes; i++) {
+        BST_TRY(bst_rank_program(k, s->sizes[i], true, s->accumulate, &p));
+        need(k, p);
+    }
+    if (k->t->cfg.eval_batch > 0) {
+        BST_TRY(bst_rank_program(k, s->eval_batch, false, false, &p));
+        need(k, p);
+    }
+    return BST_OK;
+}
+
+static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_batches, int n_ranks,
+                              struct split_plan *s)
+{
+    *s = (struct split_plan){0};
+    if (atomic_load(&t->broken))
+        return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
+    BST_TRY(bst_memory_plan(t, batch, micro_batches, s));
+    BST_TRY(bst_ranks_do(t, n_ranks, compile_job, s));
+    /* Ranks are alike. */
+    s->arena = t->ranks[0].need_arena;
+    s->activations = t->ranks[0].need_activations;
+    return bst_memory_check(t, s);
+}
+
+enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_batches,
+                              struct bst_rank_memory *out)
+{
+    struct split_plan s = {0};
+    enum bst_err err = make_plan(t, batch, micro_batches, 1, &s);
+    if (!err || (err == BST_E_NOMEM && s.arena))
+        bst_memory_table(t, &s, out);
+    return err;
+}
+
+static enum bst_err plan_of_micro(struct bst_trainer *t, int micro, struct split_plan *s)
+{
+    /* Two micro-batches a rank: whatever accumulation asks for beyond a single one is in. */
+    return make_plan(t, (int64_t)micro * 2 * t->cfg.ranks, 2, 1, s);
+}
+
+enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int most, int *out)
+{
+    struct split_plan s = {0};
+    int fits = 0, fails = 0;
+    size_t fits_bytes = 0, fails_bytes = 0;
+    *out = 0;
+    if (most < 1)
+        return bst_fail(BST_E_ARG, "a largest micro-batch of %d", most);
+    /* An arena is all but linear in the micro-batch: a straight line between what fits and what
+     * does not lands next to the answer, and both sides of it are then tried. */
+    for (int n = most, tries = 1; fits + 1 != fails && fits < most; tries++) {
+        enum bst_err err = plan_of_micro(t, n, &s);
+        if (err && err != BST_E_NOMEM)
+            return err;
+        struct bst_rank_memory m;
+        bst_memory_table(t, &s, &m);
+        if (!err) {
+            fits = n;
+            fits_bytes = m.total;
+        } else {
+            fails = n;
+            fails_bytes = m.total;
+        }
+        if (!fails)
+            break;
+        double slope = ((double)fails_bytes - (double)fits_bytes) / (fails - fits);
+        if (slope > 0 && tries < 8)
+            n = fits + (int)(((double)t->limit - (double)fits_bytes) / slope);
+        else
+            n = fits + (fails - fits) / 2;
+        if (n <= fits)
+            n = fits + 1;
+        if (n >= fails)
+            n = fails - 1;
+    }
+    *out = fits;
+    return fits ? BST_OK : plan_of_micro(t, 1, &s);
+}
+
+enum bst_err bst_rank_map_arena(struct rank *k, size_t bytes)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    if (k->arena_bytes == bytes)
+        return BST_OK;
+    b->free(k->be, k->arena, k->arena_bytes);
+    k->arena = NULL;
+    k->arena_bytes = 0;
+    BST_TRY(b->alloc(k->be, bytes, &k->arena));
+    k->arena_bytes = bytes;
+    return BST_OK;
+}
+
+enum bst_err bst_rank_make_loader(struct rank *k, enum bst_part part, int batch)
+{
+    struct bst_loader_cfg cfg;
+    if (k->loader[part] && k->loader_batch[part] == batch)
+        return BST_OK;
+    bst_loader_free(k->loader[part]);
+    k->loader[part] = NULL;
+    bst_memory_loader_cfg(k->t, part, batch, &cfg);
+    k->loader_batch[part] = batch;
+    return bst_loader_new(&cfg, &k->loader[part]);
+}
+
+static enum bst_err swap_job(struct rank *k, void *arg)
+{
+    const struct split_plan *s = arg;
+    k->eval_batch = 0;
+    BST_TRY(bst_rank_map_arena(k, s->arena));
+    BST_TRY(bst_rank_make_loader(k, BST_TRAIN, s->sizes[0]));
+    return bst_rank_make_loader(k, BST_EVAL, s->eval_batch);
+}
+
+static enum bst_err drop_job(struct rank *k, void *arg)
+{
+    (void)arg;
+    bst_rank_drop_split(k);
+    return BST_OK;
+}
+
+void bst_rank_drop_split(struct rank *k)
+{
+    for (int part = 0; part < 2; part++) {
+        bst_loader_free(k->loader[part]);
+        k->loader[part] = NULL;
+        k->loader_batch[part] = 0;
+    }
+    if (k->arena)
+        k->t->cfg.backend->free(k->be, k->arena, k->arena_bytes);
+    k->arena = NULL;
+    k->arena_bytes = 0;
+}
+
+/* The old split again after a swap that failed; the text of the failure stays. */
+static enum bst_err swap_back(struct bst_trainer *t, enum bst_err why)
+{
+    char text[512];
+    strncpy(text, bst_err_text(), sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    struct split_plan old = t->plan;
+    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, drop_job, NULL);
+    if (!err && old.split.batch)
+        err = bst_ranks_do(t, t->cfg.ranks, swap_job, &old);
+    if (err) {
+        t->plan = (struct split_plan){0};
+        return bst_fail_in(err, "%s; and going back failed", text);
+    }
+    return bst_fail(why, "%s", text);
+}
+
+enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch, int micro_batches,
+                                   double *replan_seconds)
+{
+    struct split_plan s;
+    double start = bst_clock_now();
+    BST_TRY(make_plan(t, batch, micro_batches, t->cfg.ranks, &s));
+    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, swap_job, &s);
+    if (err)
+        return swap_back(t, err);
+    t->plan = s;
+    if (replan_seconds)
+        *replan_seconds = bst_clock_now() - start;
+    return BST_OK;
+}

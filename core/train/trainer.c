@@ -1,0 +1,242 @@
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/train/host.h"
+#include "core/train/rank.h"
+
+static enum bst_err alloc_blocks(struct rank *k)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    size_t trained = k->params->trained_bytes, state = k->params->state_bytes;
+    BST_TRY(b->alloc(k->be, trained + state, &k->weight));
+    BST_TRY(b->alloc(k->be, trained, &k->grad));
+    BST_TRY(b->alloc(k->be, trained, &k->momentum));
+    if (state)
+        BST_TRY(b->alloc(k->be, state, &k->staged));
+    /* Untouched, hence without pages, until the first hold. */
+    BST_TRY(b->alloc(k->be, trained + state, &k->hold_weight));
+    return b->alloc(k->be, trained, &k->hold_momentum);
+}
+
+static enum bst_err open_job(struct rank *k, void *arg)
+{
+    (void)arg;
+    struct bst_be_cfg cfg = {.rank = k->rank, .threads = k->t->threads};
+    BST_TRY(k->t->cfg.backend->open(&cfg, &k->be));
+    k->t->cfg.backend->info(k->be, &k->info);
+    bst_comm_use(k->comm, k->t->cfg.backend, k->be);
+    BST_TRY(bst_rank_build(k));
+    k->sum_squares = bst_xcalloc((size_t)k->params->n_trained + 1, sizeof *k->sum_squares);
+    return BST_OK;
+}
+
+static enum bst_err blocks_job(struct rank *k, void *arg)
+{
+    (void)arg;
+    BST_TRY(alloc_blocks(k));
+    if (k->rank == 0)
+        BST_TRY(bst_init_all(k));
+    return bst_state_share(k, NULL);
+}
+
+static enum bst_err close_job(struct rank *k, void *arg)
+{
+    (void)arg;
+    const struct bst_backend *b = k->t->cfg.backend;
+    bst_rank_drop_split(k);
+    bst_rank_drop_programs(k);
+    if (k->params) {
+        size_t trained = k->params->trained_bytes, state = k->params->state_bytes;
+        b->free(k->be, k->weight, trained + state);
+        b->free(k->be, k->grad, trained);
+        b->free(k->be, k->momentum, trained);
+        b->free(k->be, k->staged, state);
+        b->free(k->be, k->hold_weight, trained + state);
+        b->free(k->be, k->hold_momentum, trained);
+    }
+    bst_param_table_free(k->params);
+    bst_free(k->sum_squares);
+    if (k->be)
+        b->close(k->be);
+    return BST_OK;
+}
+
+/* Every rank leads a team of its own. oneDNN 2.6 hangs when the runtime gives it fewer threads. */
+static enum bst_err choose_threads(struct bst_trainer *t)
+{
+    int cores = bst_host_cores();
+    t->threads = t->cfg.threads > 0 ? t->cfg.threads : cores / t->cfg.ranks;
+    if (t->threads < 1)
+        t->threads = 1;
+    if (omp_get_thread_limit() < t->threads)
+        return bst_fail(BST_E_ARG,
+                        "OMP_THREAD_LIMIT is %d, a rank's team has %d threads: unset it or set "
+                        "devices.threads",
+                        omp_get_thread_limit(), t->threads);
+    return BST_OK;
+}
+
+static enum bst_err check_cfg(const struct bst_train_cfg *cfg, const struct bst_data_info *d)
+{
+    const struct bst_net_cfg *n = &cfg->net_cfg;
+    if (d->n[BST_TRAIN] < 1)
+        return bst_fail(BST_E_ARG, "the data set has no training samples");
+    if (n->in_channels != d->channels || n->height != d->height || n->width != d->width)
+        return bst_fail(BST_E_SHAPE, "images are %d×%d×%d, the net takes %d×%d×%d", d->height,
+                        d->width, d->channels, n->height, n->width, n->in_channels);
+    if (n->classes < d->classes)
+        return bst_fail(BST_E_SHAPE, "the data set has %d classes, the net tells %d apart",
+                        d->classes, n->classes);
+    return BST_OK;
+}
+
+static enum bst_err open_ranks(struct bst_trainer *t)
+{
+    BST_TRY(choose_threads(t));
+    BST_TRY(bst_ranks_start(t));
+    BST_TRY(bst_ranks_do(t, t->cfg.ranks, open_job, NULL));
+    BST_TRY(bst_groups_resolve(t));
+    const struct bst_param_table *p = t->ranks[0].params;
+    t->layers = bst_xcalloc((size_t)p->n_trained + 1, sizeof *t->layers);
+    for (int i = 0; i < p->n_trained; i++)
+        t->layers[i].name = p->slots[i].name;
+    return bst_ranks_do(t, t->cfg.ranks, blocks_job, NULL);
+}
+
+enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_trainer **out)
+{
+    *out = NULL;
+    if (cfg->ranks < 1 || cfg->ranks > 256)
+        return bst_fail(BST_E_RANGE, "%d ranks; 1 to 256 are possible", cfg->ranks);
+    struct bst_trainer *t = bst_xalloc(sizeof *t);
+    t->cfg = *cfg;
+    t->limit = cfg->memory_per_rank ? cfg->memory_per_rank : bst_trainer_memory_default(cfg->ranks);
+    t->group = bst_comm_local_new(cfg->ranks);
+    t->ranks = bst_xcalloc((size_t)cfg->ranks, sizeof *t->ranks);
+    for (int r = 0; r < cfg->ranks; r++) {
+        t->ranks[r].t = t;
+        t->ranks[r].rank = r;
+        t->ranks[r].comm = bst_comm_local_at(t->group, r);
+    }
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->posted, NULL);
+    pthread_cond_init(&t->done, NULL);
+    enum bst_err err = bst_trace_open(t);
+    if (!err)
+        err = bst_dataset_open(&cfg->data, &t->data);
+    if (!err)
+        err = check_cfg(cfg, bst_dataset_info(t->data));
+    if (!err)
+        err = open_ranks(t);
+    if (err) {
+        bst_trainer_close(t);
+        return err;
+    }
+    *out = t;
+    return BST_OK;
+}
+
+void bst_trainer_close(struct bst_trainer *t)
+{
+    if (!t)
+        return;
+    int n_started = 0;
+    while (n_started < t->cfg.ranks && t->ranks[n_started].started)
+        n_started++;
+    if (bst_ranks_do(t, n_started, close_job, NULL))
+        BST_ASSERT(!"closing a rank cannot fail");
+    bst_ranks_stop(t);
+    bst_dataset_close(t->data);
+    bst_trace_close(t);
+    bst_comm_local_free(t->group);
+    pthread_cond_destroy(&t->done);
+    pthread_cond_destroy(&t->posted);
+    pthread_mutex_destroy(&t->lock);
+    bst_free(t->factor);
+    bst_free(t->runs);
+    bst_free(t->layers);
+    bst_free(t->ranks);
+    bst_free(t);
+}
+
+static enum bst_err weight_norms_job(struct rank *k, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < k->params->n_trained; i++) {
+        double q = 0;
+        BST_TRY(k->t->cfg.backend->sum_squares(k->be, bst_slot_at(k, k->weight, i),
+                                               k->params->slots[i].bytes, &q));
+        k->t->layers[i].weight_norm = sqrt(q);
+    }
+    return BST_OK;
+}
+
+const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n)
+{
+    /* Weights' norms are taken when somebody looks, not at every update. */
+    if (!t->weight_norms)
+        t->weight_norms = !bst_ranks_do(t, 1, weight_norms_job, NULL);
+    *n = t->ranks[0].params->n_trained;
+    return t->layers;
+}
+
+const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t)
+{
+    return bst_dataset_info(t->data);
+}
+
+void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_memory *out)
+{
+    BST_ASSERT(rank >= 0 && rank < t->cfg.ranks);
+    bst_memory_table(t, &t->plan, out);
+    out->held = t->ranks[rank].held;
+}
+
+void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device_info *out)
+{
+    BST_ASSERT(rank >= 0 && rank < t->cfg.ranks);
+    *out = t->ranks[rank].info;
+}
+
+int64_t bst_trainer_parameters(const struct bst_trainer *t)
+{
+    const struct bst_param_table *p = t->ranks[0].params;
+    int64_t n = 0;
+    for (int i = 0; i < p->n_trained; i++)
+        n += bst_shape_count(&p->slots[i].shape);
+    return n;
+}
+
+static enum bst_err hold_job(struct rank *k, void *arg)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    size_t trained = k->params->trained_bytes, all = trained + k->params->state_bytes;
+    bool back = *(const bool *)arg;
+    BST_TRY(
+        b->copy(k->be, back ? k->weight : k->hold_weight, back ? k->hold_weight : k->weight, all));
+    return b->copy(k->be, back ? k->momentum : k->hold_momentum,
+                   back ? k->hold_momentum : k->momentum, trained);
+}
+
+enum bst_err bst_trainer_hold(struct bst_trainer *t)
+{
+    bool back = false;
+    if (atomic_load(&t->broken))
+        return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
+    BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
+    t->have_hold = true;
+    return BST_OK;
+}
+
+enum bst_err bst_trainer_rewind(struct bst_trainer *t)
+{
+    bool back = true;
+    if (!t->have_hold)
+        return bst_fail(BST_E_STATE, "no earlier state is held");
+    BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
+    t->weight_norms = false;
+    atomic_store(&t->broken, false);
+    return BST_OK;
+}

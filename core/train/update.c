@@ -1,0 +1,226 @@
+/* One update: every rank runs its micro-batches, all agree that it is complete, gradients are added
+ * up, and only then does anything move that a checkpoint would hold. */
+#include <math.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/train/rank.h"
+
+struct job {
+    const struct bst_update_req *req;
+    const atomic_int *stop;
+    struct bst_update_result *out; /* written by rank 0 */
+};
+
+/* What a rank's micro-batches came to. Numbers, so that one gather tells everybody. */
+enum { T_CANCELLED, T_LOSS, T_CORRECT, T_SAMPLES, T_BAD, T_LARGEST, T_MICROS, T_WAIT, T_N };
+
+struct range {
+    uint64_t first;
+    int n;
+};
+
+/* Micro-batch i of this rank; past the last one those of the update that is likely to follow. */
+static struct range range_at(const struct rank *k, const struct bst_update_req *req, uint64_t i)
+{
+    const struct bst_split *sp = &k->t->plan.split;
+    uint64_t rank = (uint64_t)k->rank, n = bst_split_n_micro(sp, rank);
+    if (!n)
+        return (struct range){0, 0};
+    uint64_t first = req->first + i / n * (uint64_t)req->batch + bst_split_rank_start(sp, rank);
+    return (struct range){first + bst_split_micro_start(sp, rank, i % n),
+                          (int)bst_split_micro(sp, rank, i % n)};
+}
+
+static void ask_ahead(struct rank *k, const struct bst_update_req *req, uint64_t i)
+{
+    for (int ahead = 1; ahead < TRAIN_SLOTS; ahead++) {
+        struct range r = range_at(k, req, i + (uint64_t)ahead);
+        bst_loader_ask(k->loader[BST_TRAIN], r.first, r.n);
+    }
+}
+
+static void trace_batch(struct rank *k, const struct bst_update_req *req, const struct bst_batch *b,
+                        uint64_t first)
+{
+    if (k->t->trace)
+        memcpy(k->t->trace + (first - req->first), b->index, (size_t)b->n * sizeof *b->index);
+}
+
+static enum bst_err run_batch(struct rank *k, const struct job *job, const struct bst_batch *b,
+                              bool accumulate, double *tally)
+{
+    const struct bst_train_cfg *cfg = &k->t->cfg;
+    struct bst_program *p = NULL;
+    struct bst_step_result result = {0};
+    struct bst_step step = {
+        .images = b->images,
+        .labels = b->labels,
+        .n_valid = b->n,
+        .grad_scale = 1.0 / (double)job->req->batch,
+        .label_smoothing = job->req->label_smoothing,
+        .accumulate = accumulate,
+        .only_matmul = job->req->only_matmul,
+        .result = &result,
+    };
+    struct bst_bindings mem = {.base = {[BST_MEM_WEIGHT] = k->weight,
+                                        [BST_MEM_GRAD] = k->grad,
+                                        [BST_MEM_STAGED] = k->staged,
+                                        [BST_MEM_ARENA] = k->arena}};
+    BST_TRY(bst_rank_program(k, b->n, true, k->t->plan.accumulate, &p));
+    BST_TRY(bst_program_run(cfg->backend, p, &mem, &step, 0, p->n_instrs, job->stop));
+    tally[T_LOSS] += result.loss_sum;
+    tally[T_CORRECT] += (double)result.correct;
+    tally[T_SAMPLES] += b->n;
+    tally[T_BAD] += b->n_bad;
+    tally[T_LARGEST] = fmax(tally[T_LARGEST], b->n);
+    tally[T_MICROS]++;
+    return BST_OK;
+}
+
+static enum bst_err run_micros(struct rank *k, const struct job *job, double *tally)
+{
+    uint64_t n = bst_split_n_micro(&k->t->plan.split, (uint64_t)k->rank);
+    for (uint64_t i = 0; i < n; i++) {
+        struct range r = range_at(k, job->req, i);
+        struct bst_batch b;
+        if (job->stop && atomic_load(job->stop))
+            return bst_fail(BST_E_CANCELLED, "stopped");
+        BST_TRY(bst_loader_take(k->loader[BST_TRAIN], r.first, r.n, &b));
+        ask_ahead(k, job->req, i);
+        trace_batch(k, job->req, &b, r.first);
+        enum bst_err err = run_batch(k, job, &b, i > 0, tally);
+        bst_loader_give_back(k->loader[BST_TRAIN], &b);
+        if (err)
+            return err;
+    }
+    return BST_OK;
+}
+
+/* A rank without samples adds nothing; its block may hold anything, NaN included. */
+static enum bst_err zero_gradients(struct rank *k)
+{
+    for (int i = 0; i < k->params->n_trained; i++) {
+        const struct bst_param_slot *slot = &k->params->slots[i];
+        size_t bytes = (size_t)bst_shape_count(&slot->shape) * sizeof(double);
+        void *zeros = NULL;
+        BST_TRY(bst_alloc(bytes, &zeros));
+        enum bst_err err =
+            k->t->cfg.backend->import_plain(k->be, slot, zeros, bst_slot_at(k, k->grad, i));
+        bst_alloc_free(zeros, bytes);
+        BST_TRY(err);
+    }
+    return BST_OK;
+}
+
+/* Everybody's tally as one: sums, in rank order, and maxima. */
+static enum bst_err agree(struct rank *k, double *tally)
+{
+    double most[3] = {tally[T_LARGEST], tally[T_MICROS], tally[T_WAIT]};
+    BST_TRY(bst_comm_sum(k->comm, tally, T_N));
+    BST_TRY(bst_comm_max(k->comm, most, 3));
+    tally[T_LARGEST] = most[0];
+    tally[T_MICROS] = most[1];
+    tally[T_WAIT] = most[2];
+    return tally[T_CANCELLED] > 0 ? bst_fail(BST_E_CANCELLED, "stopped") : BST_OK;
+}
+
+static void report(const struct rank *k, const struct job *job, const struct commit *c,
+                   const double *tally)
+{
+    struct bst_update_result *out = job->out;
+    out->samples_used = (int64_t)tally[T_SAMPLES];
+    out->loss = tally[T_LOSS] / tally[T_SAMPLES];
+    out->accuracy = tally[T_CORRECT] / tally[T_SAMPLES];
+    out->grad_norm = c->grad_norm;
+    out->skipped = c->skipped;
+    out->clipped = c->clipped;
+    out->nonfinite = c->skipped || !isfinite(out->loss);
+    if (c->first_nonfinite >= 0)
+        out->first_nonfinite = k->params->slots[c->first_nonfinite].name;
+    out->n_bad = (int)tally[T_BAD];
+    out->data_wait_seconds = tally[T_WAIT];
+    out->micro_largest = (int)tally[T_LARGEST];
+    out->micro_used = (int)tally[T_MICROS];
+    out->lr_used = c->lr_used;
+    out->momentum_used = c->momentum_used;
+    out->weight_decay_used = c->weight_decay_used;
+}
+
+/* Gradients are complete on every rank. A failure from the optimizer on leaves ranks apart. */
+static enum bst_err finish(struct rank *k, const struct job *job, const double *tally)
+{
+    struct commit c = {.req = job->req, .first_nonfinite = -1};
+    if (!job->req->only_matmul) {
+        BST_TRY(k->comm->ops->all_reduce(k->comm, k->grad, k->params->trained_bytes));
+        BST_TRY(bst_rank_norms(k, &c));
+        /* From here on a rank may have moved; until all have, the state is in doubt. */
+        BST_TRY(k->comm->ops->barrier(k->comm));
+        enum bst_err err = c.skipped ? BST_OK : bst_rank_commit(k, &c);
+        if (err) {
+            atomic_store(&k->t->broken, true);
+            return err;
+        }
+    }
+    if (k->rank == 0)
+        report(k, job, &c, tally);
+    return BST_OK;
+}
+
+static enum bst_err update_job(struct rank *k, void *arg)
+{
+    const struct job *job = arg;
+    double tally[T_N] = {0};
+    double waited = bst_loader_waited(k->loader[BST_TRAIN]);
+    const struct bst_param_table *p = k->params;
+    if (p->state_bytes)
+        BST_TRY(k->t->cfg.backend->copy(k->be, k->staged, (char *)k->weight + p->trained_bytes,
+                                        p->state_bytes));
+    enum bst_err err = run_micros(k, job, tally);
+    if (!err && tally[T_SAMPLES] == 0)
+        err = zero_gradients(k);
+    if (err && err != BST_E_CANCELLED)
+        return err;
+    tally[T_CANCELLED] = err == BST_E_CANCELLED;
+    tally[T_WAIT] = bst_loader_waited(k->loader[BST_TRAIN]) - waited;
+    BST_TRY(agree(k, tally));
+    return finish(k, job, tally);
+}
+
+static enum bst_err check_req(const struct bst_trainer *t, const struct bst_update_req *req)
+{
+    if (atomic_load(&t->broken))
+        return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
+    if (!isfinite(req->lr) || !isfinite(req->momentum) || !isfinite(req->weight_decay) ||
+        !isfinite(req->momentum_factor) || !isfinite(req->max_grad_norm) ||
+        !(req->label_smoothing >= 0 && req->label_smoothing < 1))
+        return bst_fail(BST_E_RANGE,
+                        "an update with rate %g, momentum %g, weight decay %g, momentum factor "
+                        "%g, clipping %g, smoothing %g",
+                        req->lr, req->momentum, req->weight_decay, req->momentum_factor,
+                        req->max_grad_norm, req->label_smoothing);
+    return BST_OK;
+}
+
+enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_req *req,
+                                const atomic_int *stop, struct bst_update_result *out)
+{
+    double start = bst_clock_now();
+    struct job job = {.req = req, .stop = stop, .out = out};
+    *out = (struct bst_update_result){0};
+    BST_TRY(check_req(t, req));
+    const struct split_plan *s = &t->plan;
+    if (s->asked_batch != req->batch || s->asked_micros != req->micro_batches)
+        BST_TRY(bst_trainer_set_split(t, req->batch, req->micro_batches, NULL));
+    bst_trace_room(t, req->batch);
+    BST_TRY(bst_ranks_do(t, t->cfg.ranks, update_job, &job));
+    if (!req->only_matmul) {
+        t->weight_norms = false;
+        for (int i = 0; i < t->ranks[0].params->n_trained; i++)
+            t->layers[i].grad_norm = sqrt(t->ranks[0].sum_squares[i]);
+        BST_TRY(bst_trace_write(t, req));
+    }
+    out->seconds = bst_clock_now() - start;
+    return BST_OK;
+}
