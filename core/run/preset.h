@@ -195,6 +195,15 @@ BST_MUST_USE enum bst_err bst_preset_parse(const struct bst_preset_env *env, con
                                            int n_sets, struct bst_preset *out,
                                            struct bst_preset_errors *errs);
 
+/* The net's configuration as far as the preset says it; what it leaves to the data is 0. */
+struct bst_net_cfg;
+void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg);
+/* Builds the net, for images of the format's usual size where the preset leaves it open: BST_E_PARSE when
+ * it cannot be built or an lr_groups pattern fits none of its parameters. */
+BST_MUST_USE enum bst_err bst_preset_check_net(const struct bst_preset *p,
+                                               const struct bst_net_table *nets, const char *label,
+                                               struct bst_preset_errors *errs);
+
 struct bst_preset_entry {
     char id[BST_PRESET_ID];
     char name[BST_PRESET_LABEL];

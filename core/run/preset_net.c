@@ -1,0 +1,79 @@
+/* What only the net itself shows of a preset. */
+#include "core/run/preset.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+#include "core/graph/net.h"
+
+/* Sizes that the data decide, where the preset leaves them open: those of the usual files. */
+static void guess_shape(const struct bst_preset *p, struct bst_net_cfg *cfg)
+{
+    static const struct {
+        const char *format;
+        int size, channels, classes;
+    } usual[] = {{"idx", 28, 1, 10},
+                 {"cifar10", 32, 3, 10},
+                 {"imagefolder", 224, 3, 1000},
+                 {"shapes", 28, 1, 10}};
+    int i = 0;
+    while (i < 3 && strcmp(usual[i].format, p->data.format) != 0)
+        i++;
+    cfg->height = cfg->width = p->data.image_size ? (int)p->data.image_size : usual[i].size;
+    cfg->in_channels = p->model.in_channels ? (int)p->model.in_channels : usual[i].channels;
+    cfg->classes = p->model.classes ? (int)p->model.classes : usual[i].classes;
+}
+
+void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg)
+{
+    *cfg = (struct bst_net_cfg){.name = p->model.name,
+                                .base_width = (int)p->model.width,
+                                .classes = (int)p->model.classes,
+                                .in_channels = (int)p->model.in_channels,
+                                .stem = (enum bst_stem)p->model.stem};
+    for (int i = 0; i < 4; i++) {
+        int mean = p->data.mean.n, std = p->data.std.n;
+        cfg->mean[i] = (float)p->data.mean.v[i < mean ? i : mean - 1];
+        cfg->std[i] = (float)p->data.std.v[i < std ? i : std - 1];
+    }
+}
+
+static bool fits_any(const char *pattern, const struct bst_graph *g)
+{
+    for (int i = 0; i < g->n_params; i++)
+        if (BST_PARAM_IS_TRAINED(g->params[i].kind) && fnmatch(pattern, g->params[i].name, 0) == 0)
+            return true;
+    return false;
+}
+
+enum bst_err bst_preset_check_net(const struct bst_preset *p, const struct bst_net_table *nets,
+                                  const char *label, struct bst_preset_errors *errs)
+{
+    struct bst_net_cfg cfg;
+    const struct bst_net *net = bst_net_find(nets, p->model.name);
+    if (!net)
+        return bst_fail(BST_E_NOTFOUND, "no net is called '%s'", p->model.name);
+    bst_preset_net_cfg(p, &cfg);
+    guess_shape(p, &cfg);
+    struct bst_graph *g = bst_graph_new(1);
+    struct bst_sb text;
+    bst_sb_init(&text, 65536);
+    int n = 0;
+    if (net->build(&cfg, g)) {
+        bst_sb_addf(&text, "%s: error: model: %s\n", label, bst_err_text());
+        n++;
+    }
+    for (int i = 0; !n && i < p->lr_groups.n; i++) {
+        if (fits_any(p->lr_groups.v[i].match, g))
+            continue;
+        bst_sb_addf(&text, "%s: error: lr_groups: no parameter of %s is called '%s'\n", label,
+                    p->model.name, p->lr_groups.v[i].match);
+        n++;
+    }
+    bst_graph_free(g);
+    bst_sb_add(&errs->text, text.data);
+    errs->n += n;
+    bst_sb_fini(&text);
+    return n ? bst_fail(BST_E_PARSE, "%.*s", (int)strcspn(errs->text.data, "\n"), errs->text.data)
+             : BST_OK;
+}

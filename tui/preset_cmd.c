@@ -1,0 +1,285 @@
+#include "tui/preset_cmd.h"
+
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/base/json.h"
+#include "core/run/preset.h"
+
+enum { EXIT_USAGE = 2, EXIT_PROBLEMS = 3, ARGS_MAX = 64 };
+
+struct call {
+    const struct bst_preset_env *env;
+    const struct bst_net_table *nets;
+    FILE *out, *err;
+    bool json;
+    const char *names[ARGS_MAX], *sets[ARGS_MAX];
+    int n_names, n_sets;
+};
+
+static int list(struct call *c);
+static int show(struct call *c);
+static int check(struct call *c);
+static int diff(struct call *c);
+
+static const struct verb {
+    const char *name, *usage;
+    int (*run)(struct call *c);
+    int least, most; /* names */
+    bool takes_sets, takes_json;
+} verbs[] = {
+    {"list", "list [--json]", list, 0, 0, false, true},
+    {"show", "show PRESET [--set KEY=VALUE]…", show, 1, 1, true, false},
+    {"check", "check [PRESET]… [--set KEY=VALUE]…", check, 0, ARGS_MAX, true, false},
+    {"diff", "diff PRESET PRESET [--json]", diff, 2, 2, false, true},
+};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static int usage(FILE *err)
+{
+    for (int i = 0; i < N_VERBS; i++)
+        fprintf(err, "%s bstune preset %s\n", i ? "      " : "usage:", verbs[i].usage);
+    return EXIT_USAGE;
+}
+
+static int bad_argument(const struct call *c, const struct verb *v, const char *why,
+                        const char *what)
+{
+    struct bst_sb clean;
+    bst_sb_init(&clean, 1024);
+    bst_text_clean(&clean, what, strlen(what));
+    fprintf(c->err, "bstune preset %s: %s%s\nusage: bstune preset %s\n", v->name, why, clean.data,
+            v->usage);
+    bst_sb_fini(&clean);
+    return EXIT_USAGE;
+}
+
+/* Options may stand anywhere; after -- everything is a name. */
+static int read_arguments(struct call *c, const struct verb *v, int argc, char **argv)
+{
+    bool only_names = false;
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        if (!only_names && strcmp(a, "--") == 0) {
+            only_names = true;
+        } else if (!only_names && v->takes_json && strcmp(a, "--json") == 0) {
+            c->json = true;
+        } else if (!only_names && v->takes_sets && strncmp(a, "--set", 5) == 0 &&
+                   (!a[5] || a[5] == '=')) {
+            if (!a[5] && i + 1 == argc)
+                return bad_argument(c, v, "--set needs KEY=VALUE", "");
+            if (c->n_sets == ARGS_MAX)
+                return bad_argument(c, v, "too many --set", "");
+            c->sets[c->n_sets++] = a[5] ? a + 6 : argv[++i];
+        } else if (!only_names && *a == '-' && a[1]) {
+            return bad_argument(c, v, "unknown option ", a);
+        } else if (c->n_names == v->most) {
+            return bad_argument(c, v, "one name too many: ", a);
+        } else {
+            c->names[c->n_names++] = a;
+        }
+    }
+    if (c->n_names < v->least)
+        return bad_argument(c, v,
+                            v->least == 1 ? "needs the name of a preset" : "needs two presets", "");
+    return 0;
+}
+
+/* Loads or says on err why not. */
+static bool load(struct call *c, const char *name, struct bst_preset *p)
+{
+    struct bst_preset_errors errs;
+    bst_preset_errors_init(&errs);
+    enum bst_err failed = bst_preset_load(c->env, name, c->sets, c->n_sets, p, &errs);
+    if (failed)
+        fputs(errs.text.data, c->err);
+    bst_preset_errors_fini(&errs);
+    return !failed;
+}
+
+/* Bytes of `s` up to the end of its first sentence, at most `most` characters. */
+static int first_sentence(const char *s, int most)
+{
+    int n = 0, chars = 0;
+    while (s[n] && chars < most && !(s[n] == '.' && (s[n + 1] == ' ' || !s[n + 1]))) {
+        do
+            n++;
+        while ((s[n] & 0xC0) == 0x80);
+        chars++;
+    }
+    return n;
+}
+
+/* printf's padding counts bytes; names have × in them. */
+static int bytes_for(const char *s, int columns)
+{
+    int extra = 0;
+    for (; *s; s++)
+        extra += (*s & 0xC0) == 0x80;
+    return columns + extra;
+}
+
+static void list_json(struct call *c, const struct bst_preset_entry *all, int n)
+{
+    struct bst_sb text;
+    struct bst_json j;
+    bst_sb_init(&text, 1 << 20);
+    bst_json_init(&j, &text);
+    bst_json_open(&j, NULL, '[');
+    for (int i = 0; i < n; i++) {
+        bst_json_open(&j, NULL, '{');
+        bst_json_str(&j, "id", all[i].id);
+        bst_json_str(&j, "name", all[i].name);
+        bst_json_str(&j, "about", all[i].about);
+        bst_json_str(&j, "path", all[i].path);
+        bst_json_int(&j, "errors", all[i].n_errors);
+        bst_json_close(&j, '}');
+    }
+    bst_json_close(&j, ']');
+    fprintf(c->out, "%s\n", text.data);
+    bst_sb_fini(&text);
+}
+
+static int list(struct call *c)
+{
+    enum { SHOWN = 70 };
+    struct bst_preset_entry *all;
+    int n;
+    if (bst_preset_list(c->env, &all, &n)) {
+        fprintf(c->err, "bstune: %s\n", bst_err_text());
+        return EXIT_USAGE;
+    }
+    if (c->json)
+        list_json(c, all, n);
+    for (int i = 0; i < n && !c->json; i++) {
+        int cut = first_sentence(all[i].about, SHOWN);
+        fprintf(c->out, "%-24s %-*s ", all[i].id, bytes_for(all[i].name, 26), all[i].name);
+        if (all[i].n_errors)
+            fprintf(c->out, "%d error%s: bstune preset check %s\n", all[i].n_errors,
+                    all[i].n_errors == 1 ? "" : "s", all[i].id);
+        else
+            fprintf(c->out, "%.*s%s\n", cut, all[i].about,
+                    all[i].about[cut] && all[i].about[cut] != '.' ? "…" : "");
+    }
+    bst_preset_list_free(all, n);
+    return 0;
+}
+
+static int show(struct call *c)
+{
+    struct bst_preset *p = bst_xalloc(sizeof *p);
+    struct bst_sb text;
+    bst_sb_init(&text, 1 << 20);
+    bool ok = load(c, c->names[0], p);
+    if (ok) {
+        bst_preset_write(p, &text);
+        fputs(text.data, c->out);
+    }
+    bst_sb_fini(&text);
+    bst_free(p);
+    return ok ? 0 : EXIT_USAGE;
+}
+
+/* Also what only the net shows: whether it can be built, whether every rate group has a parameter.
+ */
+static int check_one(struct call *c, const char *name)
+{
+    struct bst_preset *p = bst_xalloc(sizeof *p);
+    struct bst_preset_errors errs;
+    bst_preset_errors_init(&errs);
+    enum bst_err failed = bst_preset_load(c->env, name, c->sets, c->n_sets, p, &errs);
+    if (!failed)
+        failed = bst_preset_check_net(p, c->nets, name, &errs);
+    if (failed)
+        fputs(errs.text.data, c->err);
+    else
+        fprintf(c->out, "%s: ok\n", name);
+    bst_preset_errors_fini(&errs);
+    bst_free(p);
+    return !failed ? 0 : failed == BST_E_NOTFOUND ? EXIT_USAGE : EXIT_PROBLEMS;
+}
+
+static int worse(int a, int b)
+{
+    return a == EXIT_USAGE || b == EXIT_USAGE ? EXIT_USAGE : a > b ? a : b;
+}
+
+static int check(struct call *c)
+{
+    int code = 0, n = 0;
+    for (int i = 0; i < c->n_names; i++)
+        code = worse(code, check_one(c, c->names[i]));
+    if (c->n_names)
+        return code;
+    struct bst_preset_entry *all;
+    if (bst_preset_list(c->env, &all, &n)) {
+        fprintf(c->err, "bstune: %s\n", bst_err_text());
+        return EXIT_USAGE;
+    }
+    for (int i = 0; i < n; i++)
+        code = worse(code, check_one(c, all[i].path));
+    bst_preset_list_free(all, n);
+    return code;
+}
+
+static const char *live_word(enum bst_param_id id)
+{
+    static const char *const words[] = {"fixed", "live", "length"};
+    return words[bst_param_at(id)->live];
+}
+
+static void diff_json(struct call *c, const struct bst_preset_difference *d, int n)
+{
+    struct bst_sb text;
+    struct bst_json j;
+    bst_sb_init(&text, 1 << 20);
+    bst_json_init(&j, &text);
+    bst_json_open(&j, NULL, '[');
+    for (int i = 0; i < n; i++) {
+        bst_json_open(&j, NULL, '{');
+        bst_json_str(&j, "key", bst_param_at(d[i].id)->key);
+        bst_json_str(&j, "old", d[i].before);
+        bst_json_str(&j, "new", d[i].after);
+        bst_json_str(&j, "kind", live_word(d[i].id));
+        bst_json_close(&j, '}');
+    }
+    bst_json_close(&j, ']');
+    fprintf(c->out, "%s\n", text.data);
+    bst_sb_fini(&text);
+}
+
+static int diff(struct call *c)
+{
+    struct bst_preset *p = bst_xcalloc(2, sizeof *p);
+    struct bst_preset_difference *d = bst_xcalloc(BST_N_PARAMS, sizeof *d);
+    bool ok = load(c, c->names[0], &p[0]);
+    ok &= load(c, c->names[1], &p[1]);
+    int n = ok ? bst_preset_diff(&p[0], &p[1], d) : 0;
+    if (ok && c->json)
+        diff_json(c, d, n);
+    for (int i = 0; i < n && !c->json; i++)
+        fprintf(c->out, "%-6s %-28s %s → %s\n", live_word(d[i].id), bst_param_at(d[i].id)->key,
+                d[i].before, d[i].after);
+    bst_free(d);
+    bst_free(p);
+    return ok ? 0 : EXIT_USAGE;
+}
+
+int tui_preset_cmd(int argc, char **argv, const struct bst_net_table *nets, FILE *out, FILE *err)
+{
+    const struct verb *v = NULL;
+    for (int i = 0; argc > 0 && i < N_VERBS; i++)
+        if (strcmp(verbs[i].name, argv[0]) == 0)
+            v = &verbs[i];
+    if (!v)
+        return usage(err);
+    struct bst_preset_env *env = bst_preset_env_new(nets);
+    struct call *c = bst_xalloc(sizeof *c);
+    *c = (struct call){.env = env, .nets = nets, .out = out, .err = err};
+    int code = read_arguments(c, v, argc, argv);
+    if (!code)
+        code = v->run(c);
+    bst_free(c);
+    bst_preset_env_free(env);
+    return code;
+}
