@@ -112,6 +112,15 @@ enum bst_err bst_trainer_save(struct bst_trainer *t, enum bst_state what, const 
     return bst_ranks_do(t, 1, save_job, &job);
 }
 
+uint64_t bst_trainer_state_bytes(const struct bst_trainer *t)
+{
+    const struct bst_param_table *p = t->ranks[0].params;
+    uint64_t n = 0;
+    for (int i = 0; i < p->n_slots; i++)
+        n += (uint64_t)bst_shape_count(&p->slots[i].shape) * (i < p->n_trained ? 2 : 1);
+    return n * (uint64_t)t->cfg.backend->elem_bytes;
+}
+
 static bool same_shape(const struct bst_tensor *t, const struct bst_shape *s)
 {
     return t->rank == s->rank && !memcmp(t->d, s->d, (size_t)s->rank * sizeof *s->d);
