@@ -14,12 +14,13 @@ struct bst_json {
 };
 
 void bst_json_init(struct bst_json *j, struct bst_sb *sb);
-void bst_json_open(struct bst_json *j, const char *key, char bracket); /* '{' or '['; key NULL in arrays */
-void bst_json_close(struct bst_json *j, char bracket);                 /* '}' or ']' */
+/* key is NULL in arrays and for the outermost value. bracket is one of {[ and }]. */
+void bst_json_open(struct bst_json *j, const char *key, char bracket);
+void bst_json_close(struct bst_json *j, char bracket);
 void bst_json_str(struct bst_json *j, const char *key, const char *value); /* NULL value: null */
 void bst_json_int(struct bst_json *j, const char *key, int64_t value);
 void bst_json_uint(struct bst_json *j, const char *key, uint64_t value);
-void bst_json_num(struct bst_json *j, const char *key, double value); /* shortest text that reads back */
+void bst_json_num(struct bst_json *j, const char *key, double value); /* as bst_num_text */
 void bst_json_bool(struct bst_json *j, const char *key, bool value);
 void bst_json_null(struct bst_json *j, const char *key);
 /* `"key":null,"nonfinite":"nan"|"inf"` when value is not finite, else the number. */

@@ -8,7 +8,8 @@
 
 #include "core/base/json.h"
 
-/* A console must call setlocale for its wide characters; numbers stay in the C locale all the same. */
+/* A console must call setlocale for its wide characters; numbers stay in the C locale all the same.
+ */
 static locale_t c_locale;
 static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
 
@@ -38,7 +39,7 @@ static void add_point(char out[32])
 void bst_num_brief(double value, int digits, char out[32])
 {
     if (!isfinite(value)) {
-        strcpy(out, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        snprintf(out, 32, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
         return;
     }
     locale_t before = uselocale(get_c_locale());

@@ -1,5 +1,5 @@
-/* A growing string with a cap set at birth: past it text is cut and `full` is set, never an error in
- * the middle of a line. Caller's storage; one thread. */
+/* A growing string with a cap set at birth: past it text is cut and `full` is set, never an error
+ * in the middle of a line. Caller's storage; one thread. */
 #ifndef BST_BASE_SB_H
 #define BST_BASE_SB_H
 
@@ -23,6 +23,7 @@ void bst_sb_addn(struct bst_sb *sb, const char *s, size_t n);
 void bst_sb_addc(struct bst_sb *sb, char c);
 void bst_sb_addf(struct bst_sb *sb, const char *fmt, ...) BST_PRINTF(2, 3);
 void bst_sb_addv(struct bst_sb *sb, const char *fmt, va_list ap);
-char *bst_sb_take(struct bst_sb *sb); /* heap string, caller frees with bst_free; sb is empty again */
+/* Heap string, caller frees with bst_free; sb is empty again. */
+char *bst_sb_take(struct bst_sb *sb);
 
 #endif

@@ -35,10 +35,9 @@ size_t bst_text_utf8(const char *s, size_t n, uint32_t *point)
 static const struct {
     uint32_t first, last;
 } unseen[] = {
-    {0x00, 0x1F},       {0x7F, 0x9F},         {0xAD, 0xAD},     {0x61C, 0x61C},
-    {0x115F, 0x1160},   {0x180E, 0x180E},     {0x200B, 0x200F}, {0x2028, 0x202E},
-    {0x2060, 0x206F},   {0x3164, 0x3164},     {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0},
-    {0xFFF9, 0xFFFB},   {0xE0000, 0xE01EF},
+    {0x00, 0x1F},     {0x7F, 0x9F},     {0xAD, 0xAD},     {0x61C, 0x61C},     {0x115F, 0x1160},
+    {0x180E, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F},   {0x3164, 0x3164},
+    {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE01EF},
 };
 
 static bool is_unseen(uint32_t point)
@@ -158,8 +157,8 @@ bool bst_text_parse_bytes(const char *s, uint64_t *out)
         const char *name;
         double factor;
     } units[] = {
-        {"", 1},           {"B", 1},          {"KiB", 0x1p10},   {"MiB", 0x1p20}, {"GiB", 0x1p30},
-        {"TiB", 0x1p40},   {"kB", 1e3},       {"MB", 1e6},       {"GB", 1e9},     {"TB", 1e12},
+        {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+        {"TiB", 0x1p40}, {"kB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
     };
     size_t n = strspn(s, "0123456789.");
     char digits[32];

@@ -56,7 +56,7 @@ static enum bst_err split_words(const char *text, struct words *w)
 {
     if (strlen(text) >= TEXT_MAX)
         return bst_fail(BST_E_PARSE, "a command is at most %d characters", TEXT_MAX - 1);
-    strcpy(w->text, text);
+    memcpy(w->text, text, strlen(text) + 1);
     w->n = 0;
     char *save = NULL;
     for (char *p = strtok_r(w->text, " \t\r\n", &save); p; p = strtok_r(NULL, " \t\r\n", &save)) {
@@ -193,7 +193,7 @@ static enum bst_err parse_length(char *operand, struct bst_command *out)
     bool scales = sign == '*' || sign == 'x' || sign == '/' || strchr(operand, '^');
     if (scales || (percent && (sign == '+' || sign == '-'))) {
         char shown[TEXT_MAX];
-        strcpy(shown, operand);
+        memcpy(shown, operand, n + 1);
         if (!parse_scalar(operand, out) || out->op == BST_OPERAND_SET || is_out_of_bounds(out))
             return fail_operand(out->kind, shown);
         return BST_OK;
@@ -206,7 +206,8 @@ static enum bst_err parse_length(char *operand, struct bst_command *out)
         return fail_operand(out->kind, operand);
     out->op = sign == '+' ? BST_OPERAND_ADD : sign == '-' ? BST_OPERAND_TAKE : BST_OPERAND_SET;
     if (out->op != BST_OPERAND_SET && out->interval.value == 0)
-        return bst_fail(BST_E_PARSE, "%s: '%.40s' changes nothing", command_words[out->kind], operand);
+        return bst_fail(BST_E_PARSE, "%s: '%.40s' changes nothing", command_words[out->kind],
+                        operand);
     return BST_OK;
 }
 
@@ -246,7 +247,7 @@ static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
         return BST_OK;
     }
     char shown[TEXT_MAX];
-    strcpy(shown, operand);
+    memcpy(shown, operand, strlen(operand) + 1);
     if (!parse_scalar(operand, out) || (out->op != BST_OPERAND_SET && !rule->scales) ||
         is_out_of_bounds(out))
         return fail_operand(out->kind, shown);
@@ -257,7 +258,8 @@ static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
                         shown);
     if (out->value < rule->least || out->value > rule->most ||
         (rule->kind == BST_COMMAND_LR && out->value == 0))
-        return bst_fail(BST_E_RANGE, "%s: '%.40s' is out of range", command_words[out->kind], shown);
+        return bst_fail(BST_E_RANGE, "%s: '%.40s' is out of range", command_words[out->kind],
+                        shown);
     return BST_OK;
 }
 
@@ -287,7 +289,7 @@ static enum bst_err parse_preset(const char *name, struct bst_command *out)
 {
     if (!bst_text_is_name(name))
         return bst_fail(BST_E_PARSE, "preset: '%.40s' is not a preset's name", name);
-    strcpy(out->preset, name);
+    memcpy(out->preset, name, strlen(name) + 1);
     return BST_OK;
 }
 

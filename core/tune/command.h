@@ -45,7 +45,7 @@ enum bst_command_kind {
 #define X(name, word, operand, help) BST_COMMAND_##name,
     BST_COMMANDS(X)
 #undef X
-    BST_N_COMMANDS
+        BST_N_COMMANDS
 };
 
 enum bst_operand {
@@ -62,11 +62,11 @@ enum { BST_NAME_ROOM = 65 }; /* a preset's name and its NUL: bst_text_is_name */
 struct bst_command {
     enum bst_command_kind kind;
     enum bst_operand op;
-    double value;              /* SET, TIMES, PERCENT */
-    int presses;               /* TIMES, PERCENT: never 0 */
+    double value;                 /* SET, TIMES, PERCENT */
+    int presses;                  /* TIMES, PERCENT: never 0 */
     struct bst_interval interval; /* warmup, length: SET, ADD, TAKE */
     enum bst_schedule_kind decay;
-    bool has_value;            /* decay: an end ratio was given, in `value` */
+    bool has_value; /* decay: an end ratio was given, in `value` */
     bool jump, with_length, rewind;
     char preset[BST_NAME_ROOM];
 };

@@ -10,7 +10,13 @@ struct bst_band {
     double low, high; /* healthy from low to high, both included; both 0: no band is known */
 };
 
-enum bst_verdict { BST_HEALTH_UNKNOWN, BST_HEALTH_OK, BST_HEALTH_LOW, BST_HEALTH_HIGH, BST_HEALTH_NONFINITE };
+enum bst_verdict {
+    BST_HEALTH_UNKNOWN,
+    BST_HEALTH_OK,
+    BST_HEALTH_LOW,
+    BST_HEALTH_HIGH,
+    BST_HEALTH_NONFINITE
+};
 
 const char *bst_health_name(enum bst_verdict v);
 /* ResNet on ImageNet, summed over the net: 10 to 100. Other nets set their own. */
@@ -34,8 +40,8 @@ double bst_health_usual(const struct bst_health_track *t);
 /* Whether the last norm is above 10 times what was usual before it, after 20 values or more. */
 bool bst_health_is_spike(const struct bst_health_track *t);
 
-/* Worst first into order[n]: not finite, then exactly 0 (nothing reaches the layer), then by how many
- * times the last norm is off its usual, up or down. Ties keep the net's order. */
+/* Worst first into order[n]: not finite, then exactly 0 (nothing reaches the layer), then by how
+ * many times the last norm is off its usual, up or down. Ties keep the net's order. */
 void bst_health_order(const struct bst_health_track *layers, int n, int *order);
 
 #endif

@@ -36,10 +36,10 @@ enum bst_err bst_interval_parse(const char *text, struct bst_interval *out)
         return BST_OK;
     }
     if (!text[n])
-        return bst_fail(BST_E_PARSE, "'%s' has no unit: ep (epochs), st (updates), sa (samples) or %%",
-                        digits);
-    return bst_fail(BST_E_PARSE, "'%.20s' is no unit: ep (epochs), st (updates), sa (samples) or %%",
-                    text + n);
+        return bst_fail(BST_E_PARSE,
+                        "'%s' has no unit: ep (epochs), st (updates), sa (samples) or %%", digits);
+    return bst_fail(BST_E_PARSE,
+                    "'%.20s' is no unit: ep (epochs), st (updates), sa (samples) or %%", text + n);
 }
 
 void bst_interval_format(struct bst_interval iv, char out[32])

@@ -32,7 +32,7 @@ BST_MUST_USE enum bst_err bst_interval_parse(const char *text, struct bst_interv
 void bst_interval_format(struct bst_interval iv, char out[32]);
 
 /* Nearest whole number of samples, halves up. BST_E_RANGE past 2^53, where doubles grow holes. */
-BST_MUST_USE enum bst_err bst_interval_samples(struct bst_interval iv, const struct bst_scale *scale,
-                                               uint64_t *out);
+BST_MUST_USE enum bst_err bst_interval_samples(struct bst_interval iv,
+                                               const struct bst_scale *scale, uint64_t *out);
 
 #endif

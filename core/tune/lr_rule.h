@@ -16,7 +16,7 @@ enum bst_lr_rule {
 #define X(name, text) BST_LR_RULE_##name,
     BST_LR_RULES(X)
 #undef X
-    BST_N_LR_RULES
+        BST_N_LR_RULES
 };
 
 enum { BST_LR_BASE_BATCH = 256 };
@@ -27,8 +27,8 @@ bool bst_lr_rule_by_name(const char *name, enum bst_lr_rule *out);
 /* SGD and its layer-wise kin: linear; Adam and its kin: sqrt. */
 enum bst_lr_rule bst_lr_rule_default(bool adaptive);
 
-/* Factor on the preset's learning_rate at `batch`. `base` is the batch that rate is meant for; under
- * sqrt-accumulate the preset's micro-batch × devices, never the split that memory forced. */
+/* Factor on the preset's learning_rate at `batch`. `base` is the batch that rate is meant for;
+ * under sqrt-accumulate the preset's micro-batch × devices, never the split that memory forced. */
 double bst_lr_rule_factor(enum bst_lr_rule rule, uint64_t batch, uint64_t base);
 
 /* Factor on the rate in force when the batch goes from `before` to `after`. */

@@ -99,8 +99,8 @@ static enum bst_err split_after(struct bst_plan *plan, const struct bst_plan_env
         err = bst_plan_split(after, env);
     }
     if (err)
-        return refuse(plan, err == BST_E_SHAPE ? BST_DIAG_ACCUMULATION_OVER_CAP : BST_DIAG_BATCH_RANGE,
-                      err);
+        return refuse(
+            plan, err == BST_E_SHAPE ? BST_DIAG_ACCUMULATION_OVER_CAP : BST_DIAG_BATCH_RANGE, err);
     if (after->accumulate > after->split.accumulate)
         note(plan, BST_DIAG_ACCUMULATION_LOWERED);
     const struct bst_split *is = &after->split, *was = &plan->before.split;
@@ -143,9 +143,9 @@ static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command
         if (cmd->op == BST_OPERAND_TIMES)
             value = floor((double)was * pow(cmd->value, cmd->presses) + 0.5);
         if (!(value >= 0 && value <= (double)BST_BATCH_MAX))
-            return refuse(plan, BST_DIAG_BATCH_RANGE,
-                          bst_fail(BST_E_RANGE, "a batch of %g is not 1 to %" PRIu64, value,
-                                   BST_BATCH_MAX));
+            return refuse(
+                plan, BST_DIAG_BATCH_RANGE,
+                bst_fail(BST_E_RANGE, "a batch of %g is not 1 to %" PRIu64, value, BST_BATCH_MAX));
         live->batch = value < 1 ? 1 : (uint64_t)value;
     }
     bst_schedule_scale_peak(&live->schedule, bst_lr_rule_change(live->rule, was, live->batch));
@@ -183,8 +183,9 @@ static enum bst_err new_length(const struct bst_command *cmd, const struct bst_l
         break;
     default:
         BST_TRY(bst_interval_samples(cmd->interval, &scale, &given));
-        *out = cmd->op == BST_OPERAND_SET ? (double)given
-                                     : was + (cmd->op == BST_OPERAND_ADD ? 1 : -1) * (double)given;
+        *out = cmd->op == BST_OPERAND_SET
+                   ? (double)given
+                   : was + (cmd->op == BST_OPERAND_ADD ? 1 : -1) * (double)given;
     }
     if (*out < 0)
         *out = 0;

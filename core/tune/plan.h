@@ -1,6 +1,7 @@
 /* "A change is a transaction", the arithmetic of it: settings in force and a command give the next
  * settings, the list of what differs, or a refusal with its code. Pure; plain values; any thread.
- * Whether the new plan fits in memory is asked by whoever owns the memory; `cap` brings the answer. */
+ * Whether the new plan fits in memory is asked by whoever owns the memory; `cap` brings the answer.
+ */
 #ifndef BST_TUNE_PLAN_H
 #define BST_TUNE_PLAN_H
 
@@ -17,10 +18,10 @@
 
 /* Everything of a run that can change while it runs. */
 struct bst_live {
-    uint64_t batch;      /* samples of an update, over all ranks */
-    uint64_t cap;        /* micro_batch_size asked for; 0: what fits */
-    uint64_t accumulate; /* gradient_accumulation_steps asked for; 0: derived */
-    struct bst_split split; /* worked out from the three above, by bst_plan_split */
+    uint64_t batch;               /* samples of an update, over all ranks */
+    uint64_t cap;                 /* micro_batch_size asked for; 0: what fits */
+    uint64_t accumulate;          /* gradient_accumulation_steps asked for; 0: derived */
+    struct bst_split split;       /* worked out from the three above, by bst_plan_split */
     struct bst_schedule schedule; /* rates as they are at `batch` */
     enum bst_lr_rule rule;
     double max_grad_norm; /* 0: no clipping */
@@ -48,7 +49,7 @@ enum { BST_CHANGES_MAX = 24, BST_NOTES_MAX = 8 };
 struct bst_plan {
     struct bst_live before, after;
     struct bst_change changes[BST_CHANGES_MAX];
-    int n_changes; /* 0: the command changes nothing, which is not an error */
+    int n_changes;              /* 0: the command changes nothing, which is not an error */
     double lr_before, lr_after; /* of the update at env.samples */
     double momentum_factor;     /* to multiply velocities by; 1 when there is nothing to do */
     enum bst_diag notes[BST_NOTES_MAX]; /* remarks to show with the proposal */
@@ -64,7 +65,8 @@ BST_MUST_USE enum bst_err bst_plan_check(const struct bst_live *live, enum bst_d
 
 /* A command that is not a preset, undo or redo (those need settings that only the run holds; see
  * below): BST_E_STATE or BST_E_RANGE with text and out->refused. On error `after` is `before`. */
-BST_MUST_USE enum bst_err bst_plan_command(const struct bst_live *now, const struct bst_command *cmd,
+BST_MUST_USE enum bst_err bst_plan_command(const struct bst_live *now,
+                                           const struct bst_command *cmd,
                                            const struct bst_plan_env *env, struct bst_plan *out);
 
 /* The live keys of a preset, resolved as if it had been started (rates at its own batch), taken up

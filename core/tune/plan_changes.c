@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 
-enum { TEXT_ROOM = sizeof ((struct bst_change *)0)->before };
+enum { TEXT_ROOM = sizeof((struct bst_change *)0)->before };
 
 typedef void show_fn(const struct bst_live *live, uint64_t dataset, char out[TEXT_ROOM]);
 

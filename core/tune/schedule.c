@@ -174,7 +174,8 @@ void bst_schedule_take_over(struct bst_schedule *next, const struct bst_schedule
 {
     struct place p = find_place(next, s, batch);
     double x = bst_schedule_warmup_done(now, s, batch);
-    /* Before the first update nothing is under way; past next's own warm-up nothing is left of it. */
+    /* Before the first update nothing is under way; past next's own warm-up nothing is left of it.
+     */
     if (!s || p.edge <= p.at)
         return;
     if (x >= 1)

@@ -23,7 +23,7 @@ enum bst_schedule_kind {
 #define X(name, text) BST_SCHEDULE_##name,
     BST_SCHEDULES(X)
 #undef X
-    BST_N_SCHEDULES
+        BST_N_SCHEDULES
 };
 
 #define BST_WARMUPS(X)                                                                             \
@@ -36,7 +36,7 @@ enum bst_warmup_curve {
 #define X(name, text) BST_WARMUP_##name,
     BST_WARMUPS(X)
 #undef X
-    BST_N_WARMUPS
+        BST_N_WARMUPS
 };
 
 enum { BST_MILESTONES_MAX = 32 };
@@ -68,7 +68,8 @@ struct bst_schedule_spec {
     struct bst_interval warmup;
     int n_milestones;
     double milestones[BST_MILESTONES_MAX]; /* epochs */
-    double pct, div, final_div; /* one-cycle; 0 is PyTorch's 0.3, 25, 1e4. pct gives way to warmup */
+    double pct, div,
+        final_div; /* one-cycle; 0 is PyTorch's 0.3, 25, 1e4. pct gives way to warmup */
 };
 
 const char *bst_schedule_name(enum bst_schedule_kind kind);
@@ -99,8 +100,8 @@ void bst_schedule_scale_peak(struct bst_schedule *sch, double factor);
 /* The warm-up's new length W' in samples, decided at s. The rest of the rise is stretched, so the
  * rate does not jump; W' ≤ s ends it now. With `jump` the formula is kept: x = s/W'. BST_E_STATE,
  * nothing changed, once the warm-up is over. */
-BST_MUST_USE enum bst_err bst_schedule_set_warmup(struct bst_schedule *sch, double warmup, uint64_t s,
-                                                  uint64_t batch, bool jump);
+BST_MUST_USE enum bst_err bst_schedule_set_warmup(struct bst_schedule *sch, double warmup,
+                                                  uint64_t s, uint64_t batch, bool jump);
 
 /* `next` (another preset's schedule, made as if from the start) taken up at s by a run that was
  * under `now`: a warm-up that is over stays over, one in progress goes on from where it is. */

@@ -75,7 +75,8 @@ enum bst_err bst_schedule_check(const struct bst_schedule *sch)
         return bst_fail(BST_E_RANGE, "the run has no length");
     bool own_warmup = sch->kind == BST_SCHEDULE_NOAM || sch->kind == BST_SCHEDULE_ONE_CYCLE;
     if (sch->curve == BST_WARMUP_EXPONENTIAL && !own_warmup && sch->warmup > 0 && !sch->start_lr)
-        return bst_fail(BST_E_RANGE, "an exponential warm-up cannot start at 0: set warmup_start_lr");
+        return bst_fail(BST_E_RANGE,
+                        "an exponential warm-up cannot start at 0: set warmup_start_lr");
     if ((sch->kind == BST_SCHEDULE_INVERSE_SQRT || sch->kind == BST_SCHEDULE_NOAM) && !sch->warmup)
         return bst_fail(BST_E_RANGE, "%s needs a warm-up: its decay is counted from there",
                         bst_schedule_name(sch->kind));

@@ -28,16 +28,19 @@ enum bst_err bst_split_make(const struct bst_split_ask *ask, struct bst_split *o
         return bst_fail(BST_E_RANGE, "a batch of %" PRIu64 " is not 1 to %" PRIu64, ask->batch,
                         BST_BATCH_MAX);
     if (ask->batch < ask->ranks && !ask->may_be_empty)
-        return bst_fail(BST_E_RANGE, "a batch of %" PRIu64 " leaves some of %" PRIu64
-                        " ranks without a sample", ask->batch, ask->ranks);
+        return bst_fail(BST_E_RANGE,
+                        "a batch of %" PRIu64 " leaves some of %" PRIu64 " ranks without a sample",
+                        ask->batch, ask->ranks);
     uint64_t most = divide_up(ask->batch, ask->ranks);
     uint64_t k = ask->accumulate ? ask->accumulate : ask->cap ? divide_up(most, ask->cap) : 1;
     if (k > most)
         k = most;
     uint64_t micro = divide_up(most, k);
     if (ask->cap && micro > ask->cap)
-        return bst_fail(BST_E_SHAPE, "%" PRIu64 " micro-batches of %" PRIu64 " for a batch of %" PRIu64
-                        " are above the largest allowed, %" PRIu64, k, micro, ask->batch, ask->cap);
+        return bst_fail(BST_E_SHAPE,
+                        "%" PRIu64 " micro-batches of %" PRIu64 " for a batch of %" PRIu64
+                        " are above the largest allowed, %" PRIu64,
+                        k, micro, ask->batch, ask->cap);
     *out = (struct bst_split){ask->batch, ask->ranks, k, micro};
     return BST_OK;
 }
@@ -104,14 +107,17 @@ enum bst_err bst_split_press(uint64_t batch, double percent, int n, uint64_t *ou
 {
     int times = n < 0 ? -n : n;
     if (!(percent > 0 && percent <= 1000) || (n < 0 && percent >= 100))
-        return bst_fail(BST_E_RANGE, "%+g %% is not a change of a batch", n < 0 ? -percent : percent);
+        return bst_fail(BST_E_RANGE, "%+g %% is not a change of a batch",
+                        n < 0 ? -percent : percent);
     if (times > BST_PRESSES_MAX || batch > BST_BATCH_MAX)
-        return bst_fail(BST_E_RANGE, "%d times %g %% of %" PRIu64 " is too much", n, percent, batch);
+        return bst_fail(BST_E_RANGE, "%d times %g %% of %" PRIu64 " is too much", n, percent,
+                        batch);
     double over = n < 0 ? 100 - percent : 100 + percent;
     wide exact = 0;
     long double about = (long double)batch * powl((long double)over / 100, times);
     if (about > (long double)BST_BATCH_MAX)
-        return bst_fail(BST_E_RANGE, "a batch of %.4Lg is more than %" PRIu64, about, BST_BATCH_MAX);
+        return bst_fail(BST_E_RANGE, "a batch of %.4Lg is more than %" PRIu64, about,
+                        BST_BATCH_MAX);
     if (percent != floor(percent) || !press_exact(batch, (uint64_t)over, 100, times, &exact))
         exact = (wide)floorl(about + 0.5L);
     *out = exact ? (uint64_t)exact : 1;

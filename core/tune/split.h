@@ -14,7 +14,7 @@
 enum { BST_PRESSES_MAX = 37 };
 
 struct bst_split_ask {
-    uint64_t batch;      /* samples of one update, over all ranks */
+    uint64_t batch; /* samples of one update, over all ranks */
     uint64_t ranks;
     uint64_t cap;        /* most samples of a micro-batch; 0: no cap */
     uint64_t accumulate; /* micro-batches a rank, asked for; 0: as few as the cap allows */

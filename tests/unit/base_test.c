@@ -22,8 +22,8 @@
 static void blocks_are_counted_to_the_byte(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1, 3, 17, 4095, 4096, 4097, (2u << 20) - 1, 2u << 20, (2u << 20) + 1,
-                                   (5u << 20) + 12345};
+    static const size_t sizes[] = {
+        1, 3, 17, 4095, 4096, 4097, (2u << 20) - 1, 2u << 20, (2u << 20) + 1, (5u << 20) + 12345};
     size_t before = bst_alloc_held(), sum = 0;
     void *p[10];
     for (int i = 0; i < 10; i++) {
@@ -310,9 +310,9 @@ static void times_are_shown(void **state)
     static const struct {
         double seconds;
         const char *text;
-    } spans[] = {{0, "0s"},           {12.4, "12s"},      {59.6, "1m00s"},    {185, "3m05s"},
-                 {3720, "1h02m"},     {359999, "99h59m"}, {360000, "4d04h"},  {-1, "n/a"},
-                 {INFINITY, "n/a"},   {NAN, "n/a"}};
+    } spans[] = {{0, "0s"},         {12.4, "12s"},      {59.6, "1m00s"},   {185, "3m05s"},
+                 {3720, "1h02m"},   {359999, "99h59m"}, {360000, "4d04h"}, {-1, "n/a"},
+                 {INFINITY, "n/a"}, {NAN, "n/a"}};
     for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         bst_clock_span(spans[i].seconds, text, sizeof text);
         assert_string_equal(text, spans[i].text);

@@ -196,10 +196,11 @@ static void values_arrive(void **state)
 static void random_words_never_break_it(void **state)
 {
     (void)state;
-    static const char *const bits[] = {"batch", "warmup", "lr",  "decay", "length", " ",  " ", "+", "-",
-                                       "20%",   "=",      "x",   "*",     "/",      "^",  "3", "1", "0.5",
-                                       "ep",    "st",     "--",  "--jump", "cosine", "e9", "%", "undo",
-                                       "--rewind", "auto", "off", "clip", "preset", "a"};
+    static const char *const bits[] = {
+        "batch", "warmup", "lr",       "decay", "length", " ",      " ",      "+",
+        "-",     "20%",    "=",        "x",     "*",      "/",      "^",      "3",
+        "1",     "0.5",    "ep",       "st",    "--",     "--jump", "cosine", "e9",
+        "%",     "undo",   "--rewind", "auto",  "off",    "clip",   "preset", "a"};
     struct bst_rng r;
     bst_rng_init(&r, 11, BST_RNG_TEST, 0);
     int n_accepted = 0;

@@ -115,12 +115,9 @@ static void panic_runs_hook_then_aborts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_kept_and_prefixed),
-        cmocka_unit_test(long_text_is_cut_not_overrun),
-        cmocka_unit_test(each_thread_has_its_text),
-        cmocka_unit_test(names_are_there),
-        cmocka_unit_test(try_returns_at_once),
-        cmocka_unit_test(panic_runs_hook_then_aborts),
+        cmocka_unit_test(text_is_kept_and_prefixed), cmocka_unit_test(long_text_is_cut_not_overrun),
+        cmocka_unit_test(each_thread_has_its_text),  cmocka_unit_test(names_are_there),
+        cmocka_unit_test(try_returns_at_once),       cmocka_unit_test(panic_runs_hook_then_aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,11 +240,12 @@ static void other_values(void **state)
     must_show(&plan, "max_grad_norm", "off", "1.5");
     must_show(&plan, "clip_interval", "0", "1");
     now = plan.after;
-    must_show(&(struct bst_plan[]){must(&now, "clip off", at(0))}[0], "max_grad_norm", "1.5", "off");
-    must_show(&(struct bst_plan[]){must(&now, "weight-decay x2", at(0))}[0], "weight_decay", "0.0005",
-              "0.001");
-    must_show(&(struct bst_plan[]){must(&now, "label-smoothing 0.1", at(0))}[0], "label_smoothing", "0",
-              "0.1");
+    must_show(&(struct bst_plan[]){must(&now, "clip off", at(0))}[0], "max_grad_norm", "1.5",
+              "off");
+    must_show(&(struct bst_plan[]){must(&now, "weight-decay x2", at(0))}[0], "weight_decay",
+              "0.0005", "0.001");
+    must_show(&(struct bst_plan[]){must(&now, "label-smoothing 0.1", at(0))}[0], "label_smoothing",
+              "0", "0.1");
     must_show(&(struct bst_plan[]){must(&now, "decay linear =0.01", at(0))}[0], "min_lr_ratio", "0",
               "0.01");
     must_refuse(&now, "momentum =1", at(0), BST_DIAG_VALUE_RANGE, "below 1");
@@ -259,7 +260,8 @@ static void a_preset_on_a_smaller_machine(void **state)
 {
     (void)state;
     struct bst_live now = live_of(256, BST_LR_RULE_LINEAR), preset = now;
-    struct bst_schedule_spec spec = {.kind = BST_SCHEDULE_LINEAR, .peak = 0.4, .warmup = {10, BST_UNIT_EPOCHS}};
+    struct bst_schedule_spec spec = {
+        .kind = BST_SCHEDULE_LINEAR, .peak = 0.4, .warmup = {10, BST_UNIT_EPOCHS}};
     struct bst_scale scale = {dataset, 2048, 90 * dataset};
     assert_int_equal(bst_schedule_make(&spec, &scale, &preset.schedule), BST_OK);
     preset.batch = 2048;
@@ -324,11 +326,14 @@ static void undo_and_redo(void **state)
 static void random_changes_keep_the_settings_whole(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
-        "batch +20%", "batch -20%", "batch +20%^4", "batch =100", "batch x3",     "lr *0.5",  "lr x2",
-        "lr +10%",    "warmup +1ep", "warmup -10%", "warmup =5%", "decay linear", "clip =2", "clip off",
-        "decay cosine =0.1", "accumulate =3", "accumulate auto", "length +1ep",  "decay one-cycle",
-        "decay noam", "decay inverse-sqrt", "weight-decay /2", "momentum =0.8"};
+    static const char *const texts[] = {"batch +20%",      "batch -20%",      "batch +20%^4",
+                                        "batch =100",      "batch x3",        "lr *0.5",
+                                        "lr x2",           "lr +10%",         "warmup +1ep",
+                                        "warmup -10%",     "warmup =5%",      "decay linear",
+                                        "clip =2",         "clip off",        "decay cosine =0.1",
+                                        "accumulate =3",   "accumulate auto", "length +1ep",
+                                        "decay one-cycle", "decay noam",      "decay inverse-sqrt",
+                                        "weight-decay /2", "momentum =0.8"};
     struct bst_rng r;
     bst_rng_init(&r, 5, BST_RNG_TEST, 0);
     struct bst_live now = live_of(128, BST_LR_RULE_LINEAR);
@@ -340,7 +345,8 @@ static void random_changes_keep_the_settings_whole(void **state)
         struct bst_command cmd;
         struct bst_plan plan;
         assert_int_equal(
-            bst_command_parse(texts[bst_rng_below(&r, sizeof texts / sizeof texts[0])], &cmd), BST_OK);
+            bst_command_parse(texts[bst_rng_below(&r, sizeof texts / sizeof texts[0])], &cmd),
+            BST_OK);
         if (bst_plan_command(&now, &cmd, &env, &plan)) {
             assert_true(plan.refused != BST_DIAG_NONE);
             assert_memory_equal(&plan.after, &now, sizeof now);

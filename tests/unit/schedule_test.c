@@ -95,7 +95,8 @@ static void noam_known_answers(void **state)
     near_rel(bst_schedule_lr(&sch, 3999 * 25, 25), 6.987712429686843e-4, 1e-14, "noam", 4000);
     near_rel(bst_schedule_lr(&sch, 15999 * 25, 25), 6.987712429686843e-4 / 2, 1e-14, "noam", 16000);
     /* m = (s+B)/B0: under another batch the same samples give the same place. */
-    near_rel(bst_schedule_lr(&sch, 4000 * 25 - 50, 50), 6.987712429686843e-4, 1e-14, "noam ×2", 4000);
+    near_rel(bst_schedule_lr(&sch, 4000 * 25 - 50, 50), 6.987712429686843e-4, 1e-14, "noam ×2",
+             4000);
 }
 
 static void one_cycle_known_answers(void **state)
@@ -104,14 +105,14 @@ static void one_cycle_known_answers(void **state)
     static const struct {
         int k;
         double lr;
-    } known[] = {{0, 0.004}, {50, 0.05276156626407079}, {99, 0.1}, {500, 0.0585106409164018}, {999, 4e-7}};
-    struct bst_schedule sch = make((struct bst_schedule_spec){.kind = BST_SCHEDULE_ONE_CYCLE,
-                                                              .peak = 0.1,
-                                                              .pct = 0.1},
-                                   64, 64000);
+    } known[] = {
+        {0, 0.004}, {50, 0.05276156626407079}, {99, 0.1}, {500, 0.0585106409164018}, {999, 4e-7}};
+    struct bst_schedule sch =
+        make((struct bst_schedule_spec){.kind = BST_SCHEDULE_ONE_CYCLE, .peak = 0.1, .pct = 0.1},
+             64, 64000);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        near_rel(bst_schedule_lr(&sch, (uint64_t)known[i].k * 64, 64), known[i].lr, 1e-12, "one-cycle",
-                 known[i].k);
+        near_rel(bst_schedule_lr(&sch, (uint64_t)known[i].k * 64, 64), known[i].lr, 1e-12,
+                 "one-cycle", known[i].k);
 }
 
 /* Goyal et al. 2017: 8192 images a batch, five epochs of warm-up from 0.1 to 3.2. */
@@ -165,7 +166,8 @@ static void is_a_function_of_samples(void **state)
     struct bst_schedule sch = plain();
     for (uint64_t s = 0; s <= 100000; s += 777)
         for (uint64_t b = 1; b <= 4096; b = b * 3 + 1)
-            near_rel(bst_schedule_lr(&sch, s, b), bst_schedule_lr(&sch, s, 100), 1e-9, "batch", (int)b);
+            near_rel(bst_schedule_lr(&sch, s, b), bst_schedule_lr(&sch, s, 100), 1e-9, "batch",
+                     (int)b);
 }
 
 static void stays_at_the_end_and_in_bounds(void **state)
@@ -265,11 +267,10 @@ static void own_warmups_stretch_as_well(void **state)
     static const enum bst_schedule_kind kinds[] = {BST_SCHEDULE_NOAM, BST_SCHEDULE_ONE_CYCLE,
                                                    BST_SCHEDULE_INVERSE_SQRT};
     for (int i = 0; i < 3; i++) {
-        struct bst_schedule sch = make((struct bst_schedule_spec){.kind = kinds[i],
-                                                                  .peak = 1,
-                                                                  .start_lr = 0.1,
-                                                                  .warmup = {100, BST_UNIT_STEPS}},
-                                       100, 100000);
+        struct bst_schedule sch = make(
+            (struct bst_schedule_spec){
+                .kind = kinds[i], .peak = 1, .start_lr = 0.1, .warmup = {100, BST_UNIT_STEPS}},
+            100, 100000);
         double before = bst_schedule_lr(&sch, 4000, 100);
         assert_int_equal(bst_schedule_set_warmup(&sch, 16000, 4000, 100, false), BST_OK);
         near_rel(bst_schedule_lr(&sch, 4000, 100), before, 1e-14, "at the change", i);
@@ -296,7 +297,8 @@ static void undo_goes_back_without_a_jump(void **state)
     back = old;
     bst_schedule_go_back(&back, &now, 4000, 100);
     for (uint64_t s = 4000; s < 20000; s += 500)
-        near_rel(bst_schedule_lr(&back, s, 100), bst_schedule_lr(&old, s, 100), 1e-14, "same", (int)s);
+        near_rel(bst_schedule_lr(&back, s, 100), bst_schedule_lr(&old, s, 100), 1e-14, "same",
+                 (int)s);
     /* A warm-up cut short is over; undo does not start it again. */
     now = old;
     assert_int_equal(bst_schedule_set_warmup(&now, 0, 4000, 100, false), BST_OK);
@@ -375,13 +377,16 @@ static void what_cannot_work_is_refused(void **state)
     check_refused((struct bst_schedule_spec){.peak = INFINITY}, "not above 0");
     check_refused((struct bst_schedule_spec){.peak = 1, .start_lr = -1}, "no rate");
     check_refused((struct bst_schedule_spec){.peak = 1, .min_lr_ratio = 1.5}, "min_lr_ratio");
-    check_refused((struct bst_schedule_spec){.peak = 1, .curve = BST_WARMUP_EXPONENTIAL, .warmup = ep},
-                  "warmup_start_lr");
+    check_refused(
+        (struct bst_schedule_spec){.peak = 1, .curve = BST_WARMUP_EXPONENTIAL, .warmup = ep},
+        "warmup_start_lr");
     check_refused((struct bst_schedule_spec){.peak = 1, .kind = BST_SCHEDULE_INVERSE_SQRT},
                   "needs a warm-up");
-    check_refused((struct bst_schedule_spec){.peak = 1, .kind = BST_SCHEDULE_NOAM}, "needs a warm-up");
-    check_refused((struct bst_schedule_spec){.peak = 1, .kind = BST_SCHEDULE_MULTISTEP, .gamma = 0.1},
-                  "lr_milestones");
+    check_refused((struct bst_schedule_spec){.peak = 1, .kind = BST_SCHEDULE_NOAM},
+                  "needs a warm-up");
+    check_refused(
+        (struct bst_schedule_spec){.peak = 1, .kind = BST_SCHEDULE_MULTISTEP, .gamma = 0.1},
+        "lr_milestones");
     check_refused((struct bst_schedule_spec){.peak = 1,
                                              .kind = BST_SCHEDULE_MULTISTEP,
                                              .gamma = 0.1,
@@ -390,7 +395,8 @@ static void what_cannot_work_is_refused(void **state)
                   "must rise");
     check_refused((struct bst_schedule_spec){.peak = 1, .kind = BST_SCHEDULE_ONE_CYCLE, .pct = 1.5},
                   "pct");
-    check_refused((struct bst_schedule_spec){.peak = 1, .warmup = {1e30, BST_UNIT_SAMPLES}}, "length");
+    check_refused((struct bst_schedule_spec){.peak = 1, .warmup = {1e30, BST_UNIT_SAMPLES}},
+                  "length");
 }
 
 static void names_go_both_ways(void **state)

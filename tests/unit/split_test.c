@@ -103,7 +103,8 @@ static void large_random_splits_are_exact(void **state)
     bst_rng_init(&r, 7, BST_RNG_TEST, 0);
     for (int i = 0; i < 300; i++) {
         uint64_t ranks = 1 + bst_rng_below(&r, 64);
-        struct bst_split sp = make(ranks + bst_rng_below(&r, 100000), ranks, 1 + bst_rng_below(&r, 3000), 0);
+        struct bst_split sp =
+            make(ranks + bst_rng_below(&r, 100000), ranks, 1 + bst_rng_below(&r, 3000), 0);
         check_exact(&sp, false);
     }
     struct bst_split sp = make(BST_BATCH_MAX, 3, 1 << 20, 0);

@@ -81,8 +81,8 @@ static void the_locale_changes_nothing(void **state)
 static void what_is_no_number_is_refused(void **state)
 {
     (void)state;
-    static const char *const no[] = {"",    " 1",  "1 ",  "nan", "inf", "-inf", "0x10", "1e",  "e5", ".",
-                                     "1e+", "1_0", "--1", "+-1", "1.5.2", "1e400", "1f", "١"};
+    static const char *const no[] = {"",  " 1",  "1 ",  "nan", "inf", "-inf",  "0x10",  "1e", "e5",
+                                     ".", "1e+", "1_0", "--1", "+-1", "1.5.2", "1e400", "1f", "١"};
     double d;
     int64_t n;
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++) {
@@ -125,10 +125,10 @@ static void json_is_written_as_it_should_be(void **state)
     bst_json_close(&j, ']');
     bst_json_raw(&j, "raw", "[1,2]");
     bst_json_close(&j, '}');
-    assert_string_equal(sb.data,
-                        "{\"type\":\"update\",\"n\":-3,\"samples\":18446744073709551615,\"loss\":0.25,"
-                        "\"bad\":null,\"ok\":true,\"none\":null,\"nil\":null,\"list\":[1.0e-05,{},[]],"
-                        "\"raw\":[1,2]}");
+    assert_string_equal(
+        sb.data, "{\"type\":\"update\",\"n\":-3,\"samples\":18446744073709551615,\"loss\":0.25,"
+                 "\"bad\":null,\"ok\":true,\"none\":null,\"nil\":null,\"list\":[1.0e-05,{},[]],"
+                 "\"raw\":[1,2]}");
     bst_sb_fini(&sb);
 }
 
@@ -159,7 +159,8 @@ static void json_strings_are_escaped_and_valid_utf8(void **state)
     struct bst_json j;
     bst_sb_init(&sb, 10000);
     bst_json_init(&j, &sb);
-    bst_json_str(&j, "k\"", "a\"b\\c\n\t\x01\x7f \xC3\xA9 \xE2\x82\xAC \xFF\xC3 \xED\xA0\x80 \xC0\xAF");
+    bst_json_str(&j, "k\"",
+                 "a\"b\\c\n\t\x01\x7f \xC3\xA9 \xE2\x82\xAC \xFF\xC3 \xED\xA0\x80 \xC0\xAF");
     assert_string_equal(sb.data,
                         "\"k\\\"\":\"a\\\"b\\\\c\\n\\t\\u0001\\u007f \xC3\xA9 \xE2\x82\xAC "
                         "\xEF\xBF\xBD\xEF\xBF\xBD \xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD "
@@ -185,15 +186,23 @@ static void what_could_drive_a_terminal_becomes_visible(void **state)
     CLEAN("\x1b[31mred\x1b]52;c;eA==\x07", "\\x1b[31mred\\x1b]52;c;eA==\\x07");
     CLEAN("a\nb\tc\r", "a\\nb\\tc\\x0d");
     CLEAN("nul\0in", "nul\\x00in");
-    CLEAN("\xC2\x9B" "31m", "\\x9b31m");        /* C1 CSI as UTF-8 */
-    CLEAN("\x9B" "31m", "\\x9b31m");            /* and as a bare byte */
-    CLEAN("a\xE2\x80\xAE" "b", "a\\u{202e}b");  /* right-to-left override */
-    CLEAN("a\xE2\x80\x8B" "b", "a\\u{200b}b");  /* zero width space */
+    CLEAN("\xC2\x9B"
+          "31m",
+          "\\x9b31m"); /* C1 CSI as UTF-8 */
+    CLEAN("\x9B"
+          "31m",
+          "\\x9b31m"); /* and as a bare byte */
+    CLEAN("a\xE2\x80\xAE"
+          "b",
+          "a\\u{202e}b"); /* right-to-left override */
+    CLEAN("a\xE2\x80\x8B"
+          "b",
+          "a\\u{200b}b"); /* zero width space */
     CLEAN("\xEF\xBB\xBF", "\\u{feff}");
-    CLEAN("\xF3\xA0\x80\xA0", "\\u{e0020}");    /* a tag character */
+    CLEAN("\xF3\xA0\x80\xA0", "\\u{e0020}"); /* a tag character */
     CLEAN("\xC0\xAF\xF5\x80", "\\xc0\\xaf\\xf5\\x80");
-    CLEAN("\xE2\x82", "\\xe2\\x82");            /* cut short */
-    CLEAN("\xED\xA0\x80", "\\xed\\xa0\\x80");   /* a surrogate */
+    CLEAN("\xE2\x82", "\\xe2\\x82");          /* cut short */
+    CLEAN("\xED\xA0\x80", "\\xed\\xa0\\x80"); /* a surrogate */
 }
 
 static void no_byte_string_gets_through(void **state)
@@ -223,7 +232,8 @@ static void no_byte_string_gets_through(void **state)
 static void near_words_are_found(void **state)
 {
     (void)state;
-    static const char *const names[] = {"warmup_epochs", "warmup_steps", "weight_decay", "lr", "model"};
+    static const char *const names[] = {"warmup_epochs", "warmup_steps", "weight_decay", "lr",
+                                        "model"};
     assert_int_equal(bst_text_nearest("warmup_stpes", names, 5), 1);
     assert_int_equal(bst_text_nearest("warmup_epoch", names, 5), 0);
     assert_int_equal(bst_text_nearest("weigth_decay", names, 5), 2);
@@ -243,7 +253,8 @@ static void names_of_presets_and_runs(void **state)
 {
     (void)state;
     static const char *const yes[] = {"a", "quickstart", "resnet50-1024.v2_x", "3090"};
-    static const char *const no[] = {"", ".", "..", "-a", "_a", "a/b", "../a", "a b", "\xC3\xA9", "a\n"};
+    static const char *const no[] = {"",    ".",    "..",  "-a",       "_a",
+                                     "a/b", "../a", "a b", "\xC3\xA9", "a\n"};
     for (size_t i = 0; i < 4; i++)
         assert_true(bst_text_is_name(yes[i]));
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
@@ -263,9 +274,14 @@ static void bytes_both_ways(void **state)
     static const struct {
         uint64_t bytes;
         const char *text;
-    } shown[] = {{0, "0 B"},          {1023, "1023 B"},       {1024, "1.00 KiB"},
-                 {1536, "1.50 KiB"},  {1048571, "1.00 MiB"},  {2093796557, "1.95 GiB"},
-                 {1ull << 40, "1.00 TiB"}, {UINT64_MAX, "16.00 EiB"}};
+    } shown[] = {{0, "0 B"},
+                 {1023, "1023 B"},
+                 {1024, "1.00 KiB"},
+                 {1536, "1.50 KiB"},
+                 {1048571, "1.00 MiB"},
+                 {2093796557, "1.95 GiB"},
+                 {1ull << 40, "1.00 TiB"},
+                 {UINT64_MAX, "16.00 EiB"}};
     char text[32];
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
         bst_text_bytes(shown[i].bytes, text);
@@ -274,15 +290,27 @@ static void bytes_both_ways(void **state)
     static const struct {
         const char *text;
         uint64_t bytes;
-    } read[] = {{"8GiB", 8ull << 30}, {"512MiB", 512ull << 20}, {"1000", 1000},  {"1.5GiB", 3ull << 29},
-                {"1.95 GiB", 2093796556}, {"2GB", 2000000000}, {"0", 0},      {"7B", 7}};
+    } read[] = {
+        {"8GiB", 8ull << 30},     {"512MiB", 512ull << 20}, {"1000", 1000}, {"1.5GiB", 3ull << 29},
+        {"1.95 GiB", 2093796556}, {"2GB", 2000000000},      {"0", 0},       {"7B", 7}};
     uint64_t bytes;
     for (size_t i = 0; i < sizeof read / sizeof read[0]; i++) {
         assert_true(bst_text_parse_bytes(read[i].text, &bytes));
         assert_int_equal(bytes, read[i].bytes);
     }
-    static const char *const no[] = {"", "GiB", "-1", "1.5", "8gib", "8 ", "8  GiB", "8GiBx", "1..5GiB",
-                                     ".5GiB", "99999999999999999999", "17179869184GiB", "1e3MiB"};
+    static const char *const no[] = {"",
+                                     "GiB",
+                                     "-1",
+                                     "1.5",
+                                     "8gib",
+                                     "8 ",
+                                     "8  GiB",
+                                     "8GiBx",
+                                     "1..5GiB",
+                                     ".5GiB",
+                                     "99999999999999999999",
+                                     "17179869184GiB",
+                                     "1e3MiB"};
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
         if (bst_text_parse_bytes(no[i], &bytes))
             fail_msg("'%s' was taken for %lu bytes", no[i], (unsigned long)bytes);

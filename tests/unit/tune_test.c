@@ -27,7 +27,7 @@ static void intervals_become_samples(void **state)
         const char *text;
         uint64_t samples;
     } known[] = {
-        {"1ep", 60000}, {"0.5ep", 30000}, {"500st", 64000}, {"10000sa", 10000}, {"10%", 60000},
+        {"1ep", 60000}, {"0.5ep", 30000}, {"500st", 64000}, {"10000sa", 10000},   {"10%", 60000},
         {"0ep", 0},     {"0.3sa", 0},     {"0.5sa", 1},     {"1.00001ep", 60001},
     };
     struct bst_scale scale = {60000, 128, 600000};
@@ -53,9 +53,10 @@ static void intervals_become_samples(void **state)
 static void what_is_no_interval_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"", "ep", "1", "1 ep", "1e", "1e3st", "-1ep", "+1ep", "1..5ep",
-                                        ".", ".ep", "1epx", "0x10st", "nanep",
-                                        "11111111111111111111111111111111111ep"};
+    static const char *const texts[] = {
+        "",      "ep",   "1",      "1 ep",   "1e",
+        "1e3st", "-1ep", "+1ep",   "1..5ep", ".",
+        ".ep",   "1epx", "0x10st", "nanep",  "11111111111111111111111111111111111ep"};
     struct bst_interval iv;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (!bst_interval_parse(texts[i], &iv))
@@ -80,7 +81,8 @@ static void rules_known_answers(void **state)
     assert_false(bst_lr_rule_by_name("sqrt_accumulate", &rule));
 }
 
-/* Both update forms end at the same weights across a change of rate, and only with the correction. */
+/* Both update forms end at the same weights across a change of rate, and only with the correction.
+ */
 static void momentum_forms_agree_after_a_change(void **state)
 {
     (void)state;
