@@ -77,7 +77,7 @@ static void check_sums(struct flat *f, int64_t n)
     rig_load(f->b, got, pb, n);
     for (int64_t i = 0; i < n; i++)
         want[i] *= 0.3;
-    expect(f, "scale", got, want, n, f->eps);
+    expect(f, "scale", got, want, n, 2 * f->eps);
     rig_must(f->b->copy(f->be, pc, pb, bytes), "copy");
     rig_load(f->b, want, pc, n);
     expect(f, "copy", got, want, n, 0);

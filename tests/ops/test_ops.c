@@ -37,6 +37,13 @@ static int64_t count_of(const struct rig *r, int value)
     return bst_shape_count(&r->p->values[value].shape);
 }
 
+/* Two or three values a channel that happen to lie close together have next to no variance, and what is then
+ * computed is mostly cancellation: half-integers and a higher floor keep such cases meaningful. */
+static bool ill_conditioned(const struct op_case *oc, const struct op_size *s)
+{
+    return !strncmp(oc->name, "bn_train", 8) && s->n * s->hw * s->hw < 8;
+}
+
 /* The same numbers into any backend's rig; `step` gets its own copies of images and labels. */
 static void feed(struct rig *r, const struct op_case *oc, const struct op_size *s, uint64_t seed)
 {
@@ -53,7 +60,7 @@ static void feed(struct rig *r, const struct op_case *oc, const struct op_size *
     for (int i = 0; i < r->n_inputs; i++) {
         int64_t n = count_of(r, r->inputs[i]);
         double *x = bst_xcalloc((size_t)n, sizeof *x);
-        fill(&rng, x, n, BST_PARAM_BIAS, oc->ties);
+        fill(&rng, x, n, BST_PARAM_BIAS, oc->ties || ill_conditioned(oc, s));
         rig_set_input(r, i, x);
         bst_free(x);
     }
@@ -114,7 +121,7 @@ static void compare_all(struct outcome *o, const struct op_case *oc, const struc
         double *x = bst_xcalloc((size_t)n, sizeof *x), *y = bst_xcalloc((size_t)n, sizeof *y);
         rig_get_output(got, i, x);
         rig_get_output(want, i, y);
-        judge(o, oc, s, variant, strict, "output", i, difference(x, y, n, 1));
+        judge(o, oc, s, variant, strict, "output", i, difference(x, y, n, ill_conditioned(oc, s) ? 32 : 1));
         bst_free(x);
         bst_free(y);
     }
@@ -157,6 +164,21 @@ static void size_at(const struct op_case *oc, unsigned i, struct op_size *s)
     s->window = oc->windowed ? windows[(i / 5 + i) % 6] : (struct bst_window){1, 1, 0};
 }
 
+/* Variants that make a difference: all for the first sizes, then two of them for each size. */
+static bool worth_variant(const struct op_case *oc, const struct rig *built, bool strict, unsigned i,
+                          unsigned variant)
+{
+    if (strict && variant & (RIG_BLOCKED | RIG_PLAIN_WEIGHT))
+        return false; /* plain is all it has */
+    if (variant & RIG_BLOCKED && oc->matrix)
+        return false;
+    if (variant & RIG_PLAIN_WEIGHT && !built->table.n_slots)
+        return false;
+    if (variant & RIG_ACCUMULATE && !built->table.n_trained)
+        return false;
+    return i < 4 || strict || (i + variant) % 8 == 0;
+}
+
 static struct outcome run_op(const struct bst_backend *b, const struct op_case *oc)
 {
     const struct bst_backend *exact = bst_backend_find("ref64");
@@ -171,10 +193,8 @@ static struct outcome run_op(const struct bst_backend *b, const struct op_case *
         set_up(&want[0], exact, oc, &s, 0, i);
         set_up(&want[1], exact, oc, &s, RIG_ACCUMULATE, i);
         for (unsigned variant = 0; variant < RIG_N_VARIANTS; variant++) {
-            if (strict && variant & (RIG_BLOCKED | RIG_PLAIN_WEIGHT))
-                continue; /* plain is all it has */
-            if ((i + variant) % 4 && i > 8)
-                continue; /* all variants of the first sizes, then each size in some */
+            if (!worth_variant(oc, &want[0], strict, i, variant))
+                continue;
             set_up(&got, b, oc, &s, variant, i);
             compare_all(&o, oc, &s, variant, &got, &want[!!(variant & RIG_ACCUMULATE)], strict);
             rig_close(&got);

@@ -43,15 +43,16 @@ enum bst_err REF(linear_bwd_weight)(const struct ref_call *c)
     int64_t out = ref_src_shape(c, 1)->d[1];
     for (int64_t k = 0; k < out; k++) {
         for (int64_t i = 0; i < in; i++) {
-            double sum = ref_adds(c, 0) ? (double)dw[k * in + i] : 0;
+            double sum = 0;
             for (int64_t n = 0; n < rows; n++)
                 sum += (double)dy[n * out + k] * (double)x[n * in + i];
-            dw[k * in + i] = (real)sum;
+            real *to = &dw[k * in + i];
+            *to = (real)(ref_adds(c, 0) ? (double)*to + sum : sum);
         }
-        double sum = ref_adds(c, 1) ? (double)db[k] : 0;
+        double sum = 0;
         for (int64_t n = 0; n < rows; n++)
             sum += (double)dy[n * out + k];
-        db[k] = (real)sum;
+        db[k] = (real)(ref_adds(c, 1) ? (double)db[k] + sum : sum);
     }
     return BST_OK;
 }
