@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#undef bst_fail
+#undef bst_fail_in
+
 enum { TEXT_ROOM = 1024 };
 
 static _Thread_local char text[TEXT_ROOM];

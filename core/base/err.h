@@ -37,6 +37,12 @@ enum bst_err bst_fail(enum bst_err code, const char *fmt, ...) BST_PRINTF(2, 3);
 /* Puts "prefix: " before the text of the error that is on its way up, and returns `code`. */
 enum bst_err bst_fail_in(enum bst_err code, const char *fmt, ...) BST_PRINTF(2, 3);
 
+#ifdef __clang_analyzer__
+/* The analyser does not look into other files; without this it takes every error for a BST_OK. */
+#define bst_fail(code, ...) (bst_fail(code, __VA_ARGS__), (code))
+#define bst_fail_in(code, ...) (bst_fail_in(code, __VA_ARGS__), (code))
+#endif
+
 /* The calling thread's last text; never NULL. Borrowed until the next bst_fail() of this thread. */
 const char *bst_err_text(void);
 const char *bst_err_name(enum bst_err code);

@@ -363,7 +363,7 @@ enum bst_err bst_tensors_read(struct bst_tensors *r, const struct bst_tensor *t,
     if (t->dtype > BST_DT_BF16)
         return bst_fail(BST_E_UNSUPPORTED, "%s: tensor \"%s\" is %s, not a float", r->name, t->name,
                         bst_dtype_name(t->dtype));
-    uint64_t raw[CHUNK];
+    uint64_t raw[CHUNK] = {0};
     size_t each = dtypes[t->dtype].bytes;
     for (int64_t done = 0; done < t->count;) {
         size_t n = t->count - done < CHUNK ? (size_t)(t->count - done) : CHUNK;

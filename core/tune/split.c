@@ -35,6 +35,7 @@ enum bst_err bst_split_make(const struct bst_split_ask *ask, struct bst_split *o
     uint64_t k = ask->accumulate ? ask->accumulate : ask->cap ? divide_up(most, ask->cap) : 1;
     if (k > most)
         k = most;
+    BST_ASSERT(k > 0);
     uint64_t micro = divide_up(most, k);
     if (ask->cap && micro > ask->cap)
         return bst_fail(BST_E_SHAPE,
