@@ -16,6 +16,8 @@
 #include "core/train/checkpoint_dir.h"
 #include "core/train/manifest.h"
 
+#define MANIFEST_CAP 4096 /* bytes */
+
 /* A checkpoint that is being made. */
 struct making {
     const struct bst_checkpoint_req *req;
@@ -211,12 +213,16 @@ static enum bst_err read_manifest(const char *path, struct bst_manifest *m)
     char *file = bst_xasprintf("%s/MANIFEST", path);
     char *text = NULL;
     size_t n = 0;
-    enum bst_err err = bst_io_read_file(file, 4096, &text, &n);
+    struct stat st;
+    enum bst_err err = BST_OK;
+    if (lstat(file, &st))
+        err = errno == ENOENT ? bst_fail(BST_E_CORRUPT, "MANIFEST is missing") : fail_errno(file);
+    else if (!S_ISREG(st.st_mode) || st.st_size > MANIFEST_CAP)
+        err = bst_fail(BST_E_CORRUPT, "MANIFEST is not a file of a few lines");
+    if (!err)
+        err = bst_io_read_file(file, MANIFEST_CAP, &text, &n);
     if (!err)
         err = bst_manifest_read(text, n, m);
-    else if (err != BST_E_IO)
-        err =
-            bst_fail(BST_E_CORRUPT, "MANIFEST is %s", err == BST_E_RANGE ? "too long" : "missing");
     bst_free(text);
     bst_free(file);
     return err;
