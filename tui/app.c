@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "tui/armed.h"
+#include "tui/pane.h"
 #include "tui/render.h"
 
 void tui_app_init(struct tui_app *app, const struct tui_console_cfg *cfg, struct tui_link *link)
@@ -236,6 +237,33 @@ unsigned tui_app_key(struct tui_app *app, int key)
     if (m->armed.state == TUI_ARMED_REFUSED && !(tui_keys[req].flags & TUI_KEY_ARMED))
         tui_armed_drop(m, app->link);
     return tui_request_run(app, req);
+}
+
+static int pane_under(const struct tui_model *m, int x, int y)
+{
+    for (int i = 0; i < TUI_N_PANES; i++) {
+        const struct tui_rect *r = &m->layout.pane[i];
+        if (x >= r->x && x < r->x + r->w && y >= r->y && y < r->y + r->h)
+            return i;
+    }
+    return -1;
+}
+
+unsigned tui_app_mouse(struct tui_app *app, int x, int y, int button)
+{
+    struct tui_model *m = &app->model;
+    m->now = bst_clock_now();
+    if (m->view.overlay != TUI_OVERLAY_NONE)
+        return button == 4 ? overlay_move(app, -3) : button == 5 ? overlay_move(app, 3) : 0;
+    int pane = pane_under(m, x, y);
+    if (pane < 0 || m->prompt.mark)
+        return 0;
+    m->view.focus = pane;
+    if (button == 1)
+        return TUI_DO_DRAW;
+    if (tui_panes[pane]->chart)
+        return tui_request_run(app, button == 4 ? TUI_REQ_ZOOM_IN : TUI_REQ_ZOOM_OUT);
+    return tui_request_run(app, button == 4 ? TUI_REQ_UP : TUI_REQ_DOWN);
 }
 
 void tui_app_draw(struct tui_app *app)

@@ -32,6 +32,7 @@ struct tui_app {
 void tui_app_init(struct tui_app *app, const struct tui_console_cfg *cfg, struct tui_link *link);
 void tui_app_fini(struct tui_app *app); /* drops what is armed, gives the lease back */
 unsigned tui_app_key(struct tui_app *app, int key);
+unsigned tui_app_mouse(struct tui_app *app, int x, int y, int button); /* 1; 4, 5: the wheel */
 unsigned tui_app_events(struct tui_app *app); /* everything the link has */
 unsigned tui_app_tick(struct tui_app *app);   /* time has passed */
 void tui_app_draw(struct tui_app *app);

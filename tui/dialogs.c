@@ -125,7 +125,7 @@ void tui_stop_draw(const struct tui_model *m, struct tui_area a)
 {
     struct tui_area in = tui_dialog(a, 64, 8, " Stop the run? ");
     int y = in.h > 4;
-    char text[200];
+    char text[260];
     snprintf(text, sizeof text, "%s ends. The update it is in is dropped, and a checkpoint of "
              "the last whole one is saved: `bstune run --resume` goes on from there.",
              m->status.run[0] ? m->status.run : "The run");

@@ -27,7 +27,7 @@ static const char *short_name(const char *key)
     return key;
 }
 
-static void add_change(struct bst_sb *out, const struct bst_change *c)
+static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
 {
     double before, after;
     bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", short_name(c->key), c->old_value,

@@ -112,7 +112,7 @@ void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * 
     in_unit(part, unit, a);
     in_unit(whole, unit, b);
     if (part.valid || whole.valid)
-        snprintf(out, 2 * TUI_NUM, "%s/%s %s", a, b, byte_units[unit]);
+        snprintf(out, 2 * TUI_NUM, "%.24s/%.24s %s", a, b, byte_units[unit]);
     else
         snprintf(out, 2 * TUI_NUM, "%s", missing);
 }

@@ -274,8 +274,8 @@ void tui_box(struct tui_area a, enum tui_style style)
     tui_hline(a, 1, a.h - 1, a.w - 2, style);
     tui_vline(a, 0, 1, a.h - 2, style);
     tui_vline(a, a.w - 1, 1, a.h - 2, style);
-    tui_cell_put(a, 0, 0, style, L'╭');
-    tui_cell_put(a, a.w - 1, 0, style, L'╮');
-    tui_cell_put(a, 0, a.h - 1, style, L'╰');
-    tui_cell_put(a, a.w - 1, a.h - 1, style, L'╯');
+    tui_cell_put(a, 0, 0, style, a.f->square ? L'┌' : L'╭');
+    tui_cell_put(a, a.w - 1, 0, style, a.f->square ? L'┐' : L'╮');
+    tui_cell_put(a, 0, a.h - 1, style, a.f->square ? L'└' : L'╰');
+    tui_cell_put(a, a.w - 1, a.h - 1, style, a.f->square ? L'┘' : L'╯');
 }

@@ -19,6 +19,7 @@ struct tui_cell {
 struct tui_frame {
     int w, h;
     bool ascii; /* only characters below 127 are put in */
+    bool square; /* no round corners */
     enum tui_chart_symbols symbols;
     struct tui_cell *cells; /* w × h, row by row */
     int cursor_x, cursor_y; /* -1: no cursor */

@@ -22,6 +22,7 @@
     X(F10, "F10")                                                                                  \
     X(PASTE, "Paste")       /* the terminal says that pasted text follows … */                     \
     X(PASTE_END, "PasteEnd") /* … and that it is over */                                           \
+    X(MOUSE, "Mouse")                                                                              \
     X(RESIZE, "Resize")
 
 enum tui_key {

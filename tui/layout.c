@@ -126,8 +126,10 @@ static bool place_column(const struct tui_layout_in *in, const struct column *co
         pane_bounds(in, out, pane[n], &min[n], &max[n]);
         n++;
     }
+    if (!n)
+        return true;
     if (!tui_layout_share(room.h, n, weight, min, max, height))
-        return n == 0;
+        return false;
     for (int i = 0, y = room.y; i < n; y += height[i], i++)
         out->pane[pane[i]] = (struct tui_rect){room.x, y, room.w, height[i]};
     return true;
@@ -159,8 +161,10 @@ static bool place_band(const struct tui_layout_in *in, const struct band *band, 
         max[n] = INT_MAX;
         n++;
     }
+    if (!n)
+        return true;
     if (!tui_layout_share(room.w, n, weight, min, max, width))
-        return n == 0;
+        return false;
     for (int i = 0; i < n; i++) {
         struct tui_rect r = {room.x, room.y, width[i], room.h};
         if (!place_column(in, col[i], shown, r, out))
@@ -190,8 +194,10 @@ static bool place_all(const struct tui_layout_in *in, const struct plan *plan, u
         max[n] = INT_MAX;
         n++;
     }
+    if (!n)
+        return true;
     if (!tui_layout_share(room.h, n, weight, min, max, height))
-        return n == 0;
+        return false;
     for (int i = 0; i < n; i++) {
         struct tui_rect r = {room.x, room.y, room.w, height[i]};
         if (!place_band(in, band[i], shown, r, out))

@@ -41,6 +41,11 @@ void tui_say(struct tui_model *m, enum tui_style style, const char *fmt, ...)
     m->message_until = m->now + MESSAGE_SECONDS;
 }
 
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 /* The trainer sends each layer's norm of the moment; what is usual for it is seen from here. */
 static void follow_layers(struct tui_model *m, const struct bst_status *s)
 {
@@ -63,8 +68,13 @@ void tui_model_follow(struct tui_model *m, struct tui_link *link)
     snprintf(m->link_why, sizeof m->link_why, "%s", link->ops->why(link));
     snprintf(m->holder, sizeof m->holder, "%s", link->ops->lease_holder(link));
     m->has_lease = link->ops->has_lease(link);
-    if (m->view.frozen)
+    if (m->view.frozen) {
+        /* A resume can cut the files while they are looked at. */
+        m->n_updates = least(m->n_updates, m->history->n_updates);
+        m->n_evals = least(m->n_evals, m->history->n_evals);
+        m->n_events = least(m->n_events, m->history->n_events);
         return;
+    }
     if (s) {
         follow_layers(m, s);
         m->status = *s;

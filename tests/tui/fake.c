@@ -281,7 +281,7 @@ static const struct bst_history *fake_history(const struct tui_link *l)
 
 static void change(struct bst_reply *r, const char *key, const char *before, const char *after)
 {
-    struct bst_change *c = &r->changes[r->n_changes++];
+    struct bst_reply_change *c = &r->changes[r->n_changes++];
     snprintf(c->key, sizeof c->key, "%s", key);
     snprintf(c->old_value, sizeof c->old_value, "%s", before);
     snprintf(c->new_value, sizeof c->new_value, "%s", after);
@@ -311,7 +311,7 @@ static void set_rate(struct fake *f, struct bst_reply *r, double peak, bool dry)
 
 static void set_batch(struct fake *f, struct bst_reply *r, int64_t batch, bool dry)
 {
-    char before[48], after[48], text[120];
+    char before[48], after[48], text[240];
     if (batch > 1000) {
         refuse(r, "BST-201", "batch 1040 needs 8.10 GiB a device, devices.memory is 8.00 GiB");
         return;
@@ -341,14 +341,14 @@ static void answer(struct fake *f, const char *text, bool dry)
     if (bst_command_parse(text, &cmd)) {
         refuse(r, "", bst_err_text());
     } else if (cmd.kind == BST_COMMAND_BATCH) {
-        double power = cmd.op == BST_OP_PERCENT
+        double power = cmd.op == BST_OPERAND_PERCENT
                            ? pow(cmd.presses > 0 ? 1 + cmd.value / 100 : 1 - cmd.value / 100,
                                  abs(cmd.presses))
                            : 1;
-        double base = cmd.op == BST_OP_SET ? cmd.value : (double)f->status.global_batch * power;
+        double base = cmd.op == BST_OPERAND_SET ? cmd.value : (double)f->status.global_batch * power;
         set_batch(f, r, (int64_t)floor(base + 0.5), dry);
     } else if (cmd.kind == BST_COMMAND_LR) {
-        set_rate(f, r, cmd.op == BST_OP_TIMES ? f->peak * pow(cmd.value, cmd.presses) : cmd.value,
+        set_rate(f, r, cmd.op == BST_OPERAND_TIMES ? f->peak * pow(cmd.value, cmd.presses) : cmd.value,
                  dry);
     } else if (cmd.kind == BST_COMMAND_UNDO) {
         if (!f->old_batch)
@@ -450,4 +450,9 @@ struct tui_link *fake_open(enum fake_kind kind)
     if (kind == FAKE_MANY)
         make_many(f);
     return &f->link;
+}
+const char *bst_phase_name(enum bst_phase p)
+{
+    static const char *const n[] = {"starting", "training", "evaluating", "saving", "paused", "done", "failed", "stopping"};
+    return n[p];
 }
