@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "tui/format.h"
 
 /* The command that n net presses stand for; the trainer works out and rounds what it comes to. */
 static void write_command(struct tui_armed *a)
@@ -153,7 +154,7 @@ static void say_applied(struct tui_model *m, const struct bst_reply *r)
     size_t at = 0;
     for (int i = 0; i < r->n_changes && at < sizeof what; i++)
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s %s → %s", i ? ", " : "",
-                               r->changes[i].key, r->changes[i].old_value, r->changes[i].new_value);
+                               tui_short_name(r->changes[i].key), r->changes[i].old_value, r->changes[i].new_value);
     tui_say(m, TUI_GOOD, "%s%s%s", what[0] ? what : m->armed.text, r->text[0] ? ": " : "", r->text);
 }
 

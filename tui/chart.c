@@ -40,6 +40,9 @@ static bool find_range(const struct tui_chart *c, double *lo, double *hi)
     for (int i = 0; any && c->levels_in_view && i < c->n_levels; i++)
         if (!c->log || c->level[i].at > 0)
             widen(c->level[i].at, lo, hi);
+    /* Room above, so that a maximum just under a round value still gets its label. */
+    if (any && !c->log && c->y0 >= c->y1)
+        *hi += (*hi - *lo) * 0.04;
     if (c->from_zero && !c->log && *lo > 0)
         *lo = 0;
     return any;

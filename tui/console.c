@@ -17,6 +17,7 @@
 #include "core/base/io.h"
 #include "core/base/json.h"
 #include "tui/app.h"
+#include "tui/over.h"
 #include "tui/guard.h"
 #include "tui/lines.h"
 #include "tui/screen.h"
@@ -270,7 +271,7 @@ static int run_console(const struct tui_console_cfg *cfg, struct tui_link *link)
     return code;
 }
 
-int tui_console(const struct tui_console_cfg *cfg)
+int tui_console_over(const struct tui_console_cfg *cfg, tui_open *open)
 {
     struct tui_link *link;
     bool draws = !cfg->script && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
@@ -280,12 +281,11 @@ int tui_console(const struct tui_console_cfg *cfg)
         if (code >= 0)
             return code;
     }
-    if (tui_live_open(cfg->run_dir, cfg->readonly, &link)) {
+    if (open(cfg->run_dir, cfg->readonly, &link)) {
         char line[700];
         snprintf(line, sizeof line, "bstune: %s\n", bst_err_text());
-        if (bst_io_write_full(STDERR_FILENO, line, strlen(line), "output"))
-            return tui_guard_leave(1);
-        return tui_guard_leave(4);
+        bool said = !bst_io_write_full(STDERR_FILENO, line, strlen(line), "output");
+        return tui_guard_leave(said ? 4 : 1);
     }
     int code = run_console(cfg, link);
     link->ops->close(link);

@@ -12,25 +12,10 @@
 
 enum { ARMED_ROOM = 400 };
 
-static const char *short_name(const char *key)
-{
-    static const char *const names[][2] = {
-        {"global_batch_size", "batch"},     {"learning_rate", "rate"},
-        {"micro_batch_size", "micro"},      {"gradient_accumulation_steps", "accumulate"},
-        {"warmup_epochs", "warm-up"},       {"warmup_steps", "warm-up"},
-        {"warmup_ratio", "warm-up"},        {"warmup_samples", "warm-up"},
-        {"lr_scheduler", "decay"},          {"max_grad_norm", "clip"},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (!strcmp(names[i][0], key))
-            return names[i][1];
-    return key;
-}
-
 static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
 {
     double before, after;
-    bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", short_name(c->key), c->old_value,
+    bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), c->old_value,
                 c->new_value);
     if (!strcmp(c->key, "global_batch_size") && bst_num_parse(c->old_value, &before) &&
         bst_num_parse(c->new_value, &after) && before > 0)
@@ -85,7 +70,8 @@ static void draw_armed(const struct tui_model *m, struct tui_area a)
     armed_text(m, &text);
     double left = tui_armed_left(m);
     snprintf(keys, sizeof keys, "%s", armed_keys(m));
-    if (left > 0 && left <= 5.5 && a.w >= 60)
+    int free = a.w - tui_columns(a.f, text.data) - tui_columns(a.f, keys) - 2;
+    if (left > 0 && left <= 5.5 && (free >= 5 || a.h > 1))
         snprintf(keys, sizeof keys, "%s  %.0f s", armed_keys(m), ceil(left));
     int n_keys = tui_columns(a.f, keys), last = a.h - 1;
     bool one_row = a.h < 2;
@@ -104,9 +90,9 @@ int tui_footer_rows(const struct tui_model *m, const struct tui_frame *f)
         return 1;
     bst_sb_init(&text, ARMED_ROOM);
     armed_text(m, &text);
-    int need = tui_columns(f, text.data) + 2 + tui_columns(f, armed_keys(m)) + 4;
+    int need = tui_columns(f, text.data) + 2 + tui_columns(f, armed_keys(m));
     bst_sb_fini(&text);
-    return need > f->w ? 2 : 1;
+    return need > (f->w >= 40 ? f->w - 2 : f->w) ? 2 : 1;
 }
 
 static void draw_prompt(const struct tui_model *m, struct tui_area a)

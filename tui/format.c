@@ -111,6 +111,10 @@ void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * 
     int unit = unit_of(whole.valid ? whole.value : part.valid ? part.value : 0);
     in_unit(part, unit, a);
     in_unit(whole, unit, b);
+    /* A limit is often a whole number, and room in the footer is short. */
+    char *dot = strchr(b, '.');
+    if (dot && strspn(dot, ".0") == strlen(dot))
+        *dot = '\0';
     if (part.valid || whole.valid)
         snprintf(out, 2 * TUI_NUM, "%.24s/%.24s %s", a, b, byte_units[unit]);
     else
@@ -132,4 +136,19 @@ void tui_bytes(struct bst_metric m, char out[TUI_NUM])
 void tui_span(struct bst_metric seconds, char out[TUI_NUM])
 {
     bst_clock_span(seconds.valid ? seconds.value : -1, out, TUI_NUM);
+}
+
+const char *tui_short_name(const char *key)
+{
+    static const char *const names[][2] = {
+        {"global_batch_size", "batch"},     {"learning_rate", "rate"},
+        {"micro_batch_size", "micro"},      {"gradient_accumulation_steps", "accumulate"},
+        {"warmup_epochs", "warm-up"},       {"warmup_steps", "warm-up"},
+        {"warmup_ratio", "warm-up"},        {"warmup_samples", "warm-up"},
+        {"lr_scheduler", "decay"},          {"max_grad_norm", "clip"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(names[i][0], key))
+            return names[i][1];
+    return key;
 }

@@ -23,4 +23,7 @@ void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * 
 void tui_bytes(struct bst_metric m, char out[TUI_NUM]); /* "1.23 GiB", "n/a" */
 void tui_span(struct bst_metric seconds, char out[TUI_NUM]);
 
+/* A preset key in the footer's words: "batch", "rate"; others as they are. */
+const char *tui_short_name(const char *key);
+
 #endif

@@ -74,8 +74,8 @@ static void restore(const struct terminal *t)
     tcflush(STDOUT_FILENO, TCOFLUSH);
     int flags = fcntl(STDOUT_FILENO, F_GETFL);
     fcntl(STDOUT_FILENO, F_SETFL, flags | O_NONBLOCK);
-    if (write(STDOUT_FILENO, t->reset, strlen(t->reset)) < 0)
-        ; /* a terminal that is gone has nothing to restore */
+    ssize_t sent = write(STDOUT_FILENO, t->reset, strlen(t->reset));
+    (void)sent; /* a terminal that is gone has nothing to restore */
     fcntl(STDOUT_FILENO, F_SETFL, flags);
     tcsetattr(STDIN_FILENO, TCSANOW, &t->settings);
 }

@@ -100,26 +100,28 @@ static void draw_first(const struct tui_model *m, struct tui_area a)
 static void draw_second(const struct tui_model *m, struct tui_area a)
 {
     const struct bst_status *s = &m->status;
-    bool brief = a.w < 80;
+    bool brief = a.w < 76;
     char text[160], end[TUI_NUM];
     int x = 0;
     if (!m->has_status) {
         tui_put_cut(a, 0, 0, a.w, TUI_DIM, m->link_why[0] ? m->link_why : "waiting for the trainer");
         return;
     }
-    tui_num(s->epochs_total, 3, end);
+    snprintf(end, sizeof end, "%.4g", s->epochs_total);
     snprintf(text, sizeof text, "%.2f/%s", s->epoch, s->epochs_total > 0 ? end : "n/a");
     x = item(a, x, 0, brief ? "ep" : "epoch", text, TUI_STRONG);
     snprintf(text, sizeof text, "%llu", (unsigned long long)s->update);
     if (!brief || a.w >= 60)
         x = item(a, x, 0, "update", text, TUI_NORMAL);
     tui_batch_text(s, text, sizeof text);
-    x = item(a, x, 0, brief ? "" : "batch", text, TUI_STRONG);
+    if (brief)
+        snprintf(text, sizeof text, "%lld", (long long)s->global_batch);
+    x = item(a, x, 0, brief ? "b" : "batch", text, TUI_STRONG);
     tui_metric(s->learning_rate, 3, text);
-    x = item(a, x, 0, brief ? "" : "rate", text, TUI_STRONG);
+    x = item(a, x, 0, brief ? "lr" : "rate", text, TUI_STRONG);
     tui_span(s->eta_seconds, text);
     if (s->phase != BST_PHASE_DONE && s->phase != BST_PHASE_FAILED)
-        x = item(a, x, 0, brief ? "" : "left", text, TUI_NORMAL);
+        x = item(a, x, 0, "left", text, TUI_NORMAL);
     if (s->last_checkpoint_samples.valid && s->samples_per_epoch > 0) {
         snprintf(text, sizeof text, "epoch %.2f",
                  s->last_checkpoint_samples.value / (double)s->samples_per_epoch);

@@ -20,12 +20,14 @@ struct line {
     bool heading;
 };
 
-enum { N_WORDS = sizeof words / sizeof words[0], HEADINGS = TUI_N_GROUPS + 1, NOTES = 4 };
+enum { N_WORDS = sizeof words / sizeof words[0], HEADINGS = TUI_N_GROUPS + 1, NOTES = 6 };
 
 static const char *const notes[NOTES] = {
-    "A change is armed first: the footer shows what it comes to, y applies it, Esc drops it.",
-    "The batch in the header is per device × accumulation × devices; ≤ where the parts differ by one.",
-    "◆ evaluation   ! not finite   ▲ ▼ far above, far below what is usual for the layer",
+    "A change is armed first: the footer shows what it comes to. y applies it,",
+    "Esc drops it, and so do ten seconds without an answer.",
+    "Batch = per device × accumulation × devices; ≤ where parts differ by one.",
+    "◆ evaluation   ! not finite   ▲ ▼ far above or below a layer's usual norm",
+    "The run goes on whatever happens to this screen.",
     "With --mouse, hold Shift to select text.",
 };
 

@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/io.h"
 #include "core/run/run_dir.h"
+#include "tui/over.h"
 
 /* A trainer just started is looked for often, one that was lost now and then. */
 static const double eager_seconds = 15, eager_every = 0.2, patient_every = 3;
@@ -281,4 +282,9 @@ enum bst_err tui_live_open(const char *dir, bool readonly, struct tui_link **out
     }
     *out = &l->link;
     return BST_OK;
+}
+
+int tui_console(const struct tui_console_cfg *cfg)
+{
+    return tui_console_over(cfg, tui_live_open);
 }

@@ -53,10 +53,10 @@ static void title(const struct tui_model *m, struct tui_area a)
     x = tui_title_item(a, x, s->loss.valid && !isfinite(s->loss.value) ? TUI_BAD : TUI_TRAIN,
                        "train", text);
     tui_metric(s->eval_loss, 4, text);
-    x = tui_title_item(a, x, TUI_EVAL, m->layout.size >= TUI_SIZE_STANDARD ? "◆ eval" : "eval",
-                       text);
+    x = tui_title_item(a, x, TUI_EVAL, "◆ eval", text);
     tui_percent1(s->eval_accuracy, text);
-    x = tui_title_item(a, x, TUI_EVAL, "top-1", text);
+    if (s->eval_accuracy.valid)
+        x = tui_title_item(a, x, TUI_EVAL, m->layout.size >= TUI_SIZE_FULL ? "top-1" : "", text);
     tui_window_make(m, &w);
     int span = tui_smooth_span(m, &w);
     snprintf(how, sizeof how, "mean of %d", span);
