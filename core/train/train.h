@@ -21,7 +21,7 @@ struct bst_lr_group { /* anchored fnmatch pattern over parameter names; first ma
 
 struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's life */
     const struct bst_net *net;
-    struct bst_net_cfg net_cfg;
+    struct bst_net_cfg net_cfg; /* height, width, in_channels, classes of 0: as the data have them */
     const struct bst_backend *backend;
     int ranks;
     int threads;              /* a rank; 0: cores divided among ranks */

@@ -78,9 +78,13 @@ static enum bst_err choose_threads(struct bst_trainer *t)
     return BST_OK;
 }
 
-static enum bst_err check_cfg(const struct bst_train_cfg *cfg, const struct bst_data_info *d)
+/* What the caller left open is the data's own. */
+static enum bst_err fit_net(struct bst_net_cfg *n, const struct bst_data_info *d)
 {
-    const struct bst_net_cfg *n = &cfg->net_cfg;
+    n->height = n->height ? n->height : d->height;
+    n->width = n->width ? n->width : d->width;
+    n->in_channels = n->in_channels ? n->in_channels : d->channels;
+    n->classes = n->classes ? n->classes : d->classes;
     if (d->n[BST_TRAIN] < 1)
         return bst_fail(BST_E_ARG, "the data set has no training samples");
     if (n->in_channels != d->channels || n->height != d->height || n->width != d->width)
@@ -127,7 +131,7 @@ enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_traine
     if (!err)
         err = bst_dataset_open(&cfg->data, &t->data);
     if (!err)
-        err = check_cfg(cfg, bst_dataset_info(t->data));
+        err = fit_net(&t->cfg.net_cfg, bst_dataset_info(t->data));
     if (!err)
         err = open_ranks(t);
     if (err) {
