@@ -1,6 +1,6 @@
-/* What a running trainer says of itself: one plain value, filled by the session between updates, sent as
- * one JSON object, read back by consoles, `status` and `ctl`. A measured field carries a validity: the
- * screen shows n/a, never a made-up 0. */
+/* What a running trainer says of itself: one plain value, filled by the session between updates,
+ * sent as one JSON object, read back by consoles, `status` and `ctl`. A measured field carries a
+ * validity: the screen shows n/a, never a made-up 0. */
 #ifndef BST_RUN_STATUS_H
 #define BST_RUN_STATUS_H
 
@@ -33,8 +33,8 @@ const char *bst_phase_name(enum bst_phase p);
 struct bst_status_device {
     char name[96];
     struct bst_metric memory_planned, memory_used, memory_peak, memory_limit; /* bytes */
-    struct bst_metric utilisation;    /* 0…1: CPU time of the rank's team over wall time */
-    struct bst_metric temperature;    /* °C */
+    struct bst_metric utilisation; /* 0…1: CPU time of the rank's team over wall time */
+    struct bst_metric temperature; /* °C */
     struct bst_metric samples_per_sec;
     int threads;
 };
@@ -49,7 +49,7 @@ struct bst_status {
     char dir[512];
     int pid;
     enum bst_phase phase;
-    char note[256];           /* last error or notice, cleaned; "" if none */
+    char note[256]; /* last error or notice, cleaned; "" if none */
     char note_code[12];
     uint64_t update, samples, samples_total; /* samples_total: end of the run */
     int64_t samples_per_epoch;
@@ -64,11 +64,12 @@ struct bst_status {
     uint64_t warmup_samples;
     double momentum, weight_decay, max_grad_norm, label_smoothing;
     char optimizer[16], lr_scheduler[16], lr_scaling[20], precision[8], backend[16];
-    char lease[80];           /* who holds it; "" nobody */
-    bool you_hold_lease;      /* filled per client */
+    char lease[80];      /* who holds it; "" nobody */
+    bool you_hold_lease; /* filled per client */
     int n_clients;
-    uint64_t journal_seq;     /* entries so far */
-    /* The schedule in force: pairs (samples, rate) over the whole run, close together where it bends. */
+    uint64_t journal_seq; /* entries so far */
+    /* The schedule in force: pairs (samples, rate) over the whole run, close together where it
+     * bends. */
     double curve_samples[BST_MAX_CURVE], curve_rate[BST_MAX_CURVE];
     int n_curve;
     struct bst_status_device devices[BST_MAX_DEVICES];

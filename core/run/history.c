@@ -1,0 +1,265 @@
+#include "core/run/history.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/alloc.h"
+#include "core/run/field.h"
+#include "core/run/run_dir.h"
+#include "core/run/wire.h"
+
+enum { READ_AT_ONCE = 4 << 20, LINE_MAX_BYTES = 64 << 10 };
+
+struct tail { /* a growing file */
+    char path[768];
+    int fd;
+    dev_t dev;
+    ino_t ino;
+    struct bst_frames lines;
+};
+
+/* First, so that one is the other's address. */
+struct reader {
+    struct bst_history h;
+    struct tail metrics, journal;
+    int room_updates, room_evals, room_events;
+    int n_notes; /* events that came from the metrics */
+};
+
+static double real_or_nan(const json_t *o, const char *key)
+{
+    return bst_json_real(o, key, NAN);
+}
+
+static void *room_for(void *list, int n, int *room, size_t size)
+{
+    if (n < *room)
+        return list;
+    *room = *room ? 2 * *room : 256;
+    return bst_xrealloc(list, (size_t)*room, size);
+}
+
+static void drop_after(struct reader *r, double samples)
+{
+    struct bst_history *h = &r->h;
+    while (h->n_evals && h->evals[h->n_evals - 1].samples > samples)
+        h->n_evals--;
+}
+
+static void add_update(struct reader *r, const json_t *o)
+{
+    struct bst_history *h = &r->h;
+    struct bst_history_update u = {
+        .samples = real_or_nan(o, "samples"),
+        .epoch = real_or_nan(o, "epoch"),
+        .loss = real_or_nan(o, "loss"),
+        .learning_rate = real_or_nan(o, "learning_rate"),
+        .grad_norm = real_or_nan(o, "grad_norm"),
+        .samples_per_sec = real_or_nan(o, "samples_per_sec"),
+        .loss_scale = real_or_nan(o, "loss_scale"),
+        .seconds = real_or_nan(o, "elapsed"),
+        .update = bst_json_count(o, "update", 0),
+        .global_batch = (int64_t)bst_json_count(o, "global_batch_size", 0),
+        .micro_batch = (int)bst_json_count(o, "micro_batch_size", 0),
+        .accumulation = (int)bst_json_count(o, "gradient_accumulation_steps", 0),
+        .nonfinite = json_object_get(o, "nonfinite") != NULL,
+    };
+    if (!u.update || !(u.samples >= 0))
+        return;
+    if (h->n_updates && u.update <= h->updates[h->n_updates - 1].update) {
+        while (h->n_updates && h->updates[h->n_updates - 1].update >= u.update)
+            h->n_updates--;
+        drop_after(r, u.samples);
+    }
+    h->updates = room_for(h->updates, h->n_updates, &r->room_updates, sizeof *h->updates);
+    h->updates[h->n_updates++] = u;
+}
+
+static void add_eval(struct reader *r, const json_t *o)
+{
+    struct bst_history *h = &r->h;
+    struct bst_history_eval e = {real_or_nan(o, "samples"), real_or_nan(o, "loss"),
+                                 real_or_nan(o, "accuracy_top1")};
+    if (!(e.samples >= 0))
+        return;
+    drop_after(r, e.samples);
+    h->evals = room_for(h->evals, h->n_evals, &r->room_evals, sizeof *h->evals);
+    h->evals[h->n_evals++] = e;
+}
+
+/* Kept in the order of time, since two files bring them. */
+static void add_event(struct reader *r, const struct bst_history_event *e)
+{
+    struct bst_history *h = &r->h;
+    h->events = room_for(h->events, h->n_events, &r->room_events, sizeof *h->events);
+    int at = h->n_events++;
+    while (at && h->events[at - 1].wall > e->wall) {
+        h->events[at] = h->events[at - 1];
+        at--;
+    }
+    h->events[at] = *e;
+}
+
+static struct bst_history_event read_event(const json_t *o, const char *source)
+{
+    struct bst_history_event e = {
+        .samples = real_or_nan(o, "samples"),
+        .wall = bst_json_real(o, "wall", 0),
+        .seq = bst_json_count(o, "seq", 0),
+        .update = bst_json_count(o, "update", 0),
+    };
+    bst_copy_clean(e.code, sizeof e.code, bst_json_text(o, "code"));
+    bst_copy_clean(e.text, sizeof e.text, bst_json_text(o, "text"));
+    /* "console ann@gpu7" is "console" here. */
+    bst_copy_clean(e.source, sizeof e.source, source);
+    char *blank = strchr(e.source, ' ');
+    if (blank)
+        *blank = '\0';
+    return e;
+}
+
+static void take_metrics(struct reader *r, const json_t *o)
+{
+    const char *type = bst_json_text(o, "type");
+    if (!strcmp(type, "update")) {
+        add_update(r, o);
+    } else if (!strcmp(type, "eval")) {
+        add_eval(r, o);
+    } else if (!strcmp(type, "note")) {
+        struct bst_history_event e = read_event(o, "trainer");
+        add_event(r, &e);
+    }
+}
+
+static void take_journal(struct reader *r, const json_t *o)
+{
+    struct bst_history_event e = read_event(o, bst_json_text(o, "source"));
+    const char *outcome = bst_json_text(o, "outcome");
+    e.refused = !strcmp(outcome, "refused") || !strcmp(outcome, "dropped");
+    if (!e.seq)
+        return;
+    if (!e.text[0])
+        bst_copy_clean(e.text, sizeof e.text, bst_json_text(o, "command"));
+    add_event(r, &e);
+}
+
+static void forget(struct reader *r, const struct tail *t)
+{
+    struct bst_history *h = &r->h;
+    bool metrics = t == &r->metrics;
+    int n = 0;
+    if (metrics)
+        h->n_updates = h->n_evals = 0;
+    for (int i = 0; i < h->n_events; i++)
+        if ((h->events[i].seq == 0) != metrics)
+            h->events[n++] = h->events[i];
+    h->n_events = n;
+}
+
+/* A file that was replaced (a resume or a rewind cut it) is read again from its start. */
+static bool open_tail(struct reader *r, struct tail *t)
+{
+    struct stat st;
+    if (stat(t->path, &st))
+        return t->fd >= 0;
+    if (t->fd >= 0 && st.st_dev == t->dev && st.st_ino == t->ino &&
+        st.st_size >= lseek(t->fd, 0, SEEK_CUR))
+        return true;
+    if (t->fd >= 0) {
+        close(t->fd);
+        forget(r, t);
+        r->h.generation++;
+    }
+    bst_frames_fini(&t->lines);
+    t->fd = open(t->path, O_RDONLY | O_CLOEXEC);
+    if (t->fd < 0 || fstat(t->fd, &st))
+        return false;
+    t->dev = st.st_dev;
+    t->ino = st.st_ino;
+    return true;
+}
+
+static bool take_lines(struct reader *r, struct tail *t)
+{
+    char *line;
+    size_t n;
+    bool some = false;
+    while ((line = bst_frames_next(&t->lines, &n)) != NULL) {
+        json_t *o = json_loadb(line, n, 0, NULL);
+        if (json_is_object(o)) {
+            if (t == &r->metrics)
+                take_metrics(r, o);
+            else
+                take_journal(r, o);
+            some = true;
+        }
+        json_decref(o);
+    }
+    return some;
+}
+
+static bool follow(struct reader *r, struct tail *t)
+{
+    char some[65536];
+    bool came = false;
+    if (!open_tail(r, t))
+        return false;
+    for (size_t all = 0; all < READ_AT_ONCE;) {
+        ssize_t n = read(t->fd, some, sizeof some);
+        if (n <= 0)
+            break;
+        all += (size_t)n;
+        /* A line that never ends is not one of ours. */
+        if (bst_frames_feed(&t->lines, some, (size_t)n))
+            bst_frames_fini(&t->lines);
+        came = take_lines(r, t) || came;
+    }
+    return came;
+}
+
+enum bst_err bst_history_open(const char *dir, struct bst_history **out)
+{
+    struct stat st;
+    if (stat(dir, &st) || !S_ISDIR(st.st_mode))
+        return bst_fail(BST_E_NOTFOUND, "%s: no such run", dir);
+    struct reader *r = bst_xalloc(sizeof *r);
+    r->metrics.fd = r->journal.fd = -1;
+    bst_run_path(dir, "metrics.jsonl", r->metrics.path);
+    bst_run_path(dir, "journal.jsonl", r->journal.path);
+    bst_frames_init(&r->metrics.lines, LINE_MAX_BYTES);
+    bst_frames_init(&r->journal.lines, LINE_MAX_BYTES);
+    *out = &r->h;
+    return BST_OK;
+}
+
+void bst_history_close(struct bst_history *h)
+{
+    struct reader *r = (struct reader *)h;
+    if (!r)
+        return;
+    if (r->metrics.fd >= 0)
+        close(r->metrics.fd);
+    if (r->journal.fd >= 0)
+        close(r->journal.fd);
+    bst_frames_fini(&r->metrics.lines);
+    bst_frames_fini(&r->journal.lines);
+    bst_free(h->updates);
+    bst_free(h->evals);
+    bst_free(h->events);
+    bst_free(r);
+}
+
+bool bst_history_poll(struct bst_history *h)
+{
+    struct reader *r = (struct reader *)h;
+    uint64_t before = h->generation;
+    if (follow(r, &r->metrics))
+        h->generation++;
+    if (follow(r, &r->journal))
+        h->generation++;
+    return h->generation != before;
+}

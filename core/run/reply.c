@@ -1,0 +1,97 @@
+#include "core/run/reply.h"
+
+#include <string.h>
+
+#include "core/run/curve.h"
+#include "core/run/live.h"
+
+static void print_kept(const struct bst_outcome *o, struct bst_json *j)
+{
+    bst_json_open(j, "kept", '[');
+    for (int i = 0; i < o->n_kept; i++) {
+        bst_json_open(j, NULL, '{');
+        bst_json_str(j, "key", bst_param_at(o->kept[i].id)->key);
+        bst_json_str(j, "why", o->kept_why[i]);
+        bst_json_close(j, '}');
+    }
+    bst_json_close(j, ']');
+}
+
+static void print_metric(struct bst_json *j, const char *key, struct bst_metric m)
+{
+    if (m.valid)
+        bst_json_num(j, key, m.value);
+    else
+        bst_json_null(j, key);
+}
+
+static void print_plan(const struct bst_plan *plan, struct bst_json *j)
+{
+    double samples[BST_MAX_CURVE], rate[BST_MAX_CURVE];
+    char code[16];
+    int n = bst_curve_make(&plan->after.schedule, plan->after.batch, samples, rate);
+    bst_changes_print(plan->changes, plan->n_changes, j);
+    bst_json_open(j, "notes", '[');
+    for (int i = 0; i < plan->n_notes; i++) {
+        bst_diag_code(plan->notes[i], code);
+        bst_json_str(j, NULL, code);
+    }
+    bst_json_close(j, ']');
+    bst_json_open(j, "schedule", '{');
+    bst_json_num(j, "learning_rate_before", plan->lr_before);
+    bst_json_num(j, "learning_rate", plan->lr_after);
+    bst_json_open(j, "curve", '[');
+    for (int i = 0; i < n; i++) {
+        bst_json_open(j, NULL, '[');
+        bst_json_num(j, NULL, samples[i]);
+        bst_json_num(j, NULL, rate[i]);
+        bst_json_close(j, ']');
+    }
+    bst_json_close(j, ']');
+    bst_json_close(j, '}');
+}
+
+void bst_outcome_print(const struct bst_outcome *o, struct bst_sb *out)
+{
+    struct bst_json j;
+    char code[16];
+    bst_json_init(&j, out);
+    bst_json_open(&j, NULL, '{');
+    bst_json_str(&j, "re", "command");
+    bst_json_uint(&j, "id", o->id);
+    bst_json_str(&j, "outcome", o->outcome);
+    if (o->code)
+        bst_diag_code(o->code, code);
+    bst_json_str(&j, "code", o->code ? code : NULL);
+    bst_json_str(&j, "text", o->text);
+    bst_json_uint(&j, "effective_update", o->update);
+    bst_json_uint(&j, "effective_samples", o->samples);
+    if (o->plan)
+        print_plan(o->plan, &j);
+    print_kept(o, &j);
+    bst_json_open(&j, "memory", '{');
+    print_metric(&j, "planned", o->memory_planned);
+    print_metric(&j, "limit", o->memory_limit);
+    bst_json_close(&j, '}');
+    bst_json_close(&j, '}');
+}
+
+static void add_words(struct bst_sb *out, const char *key)
+{
+    if (!strcmp(key, "global_batch_size"))
+        key = "batch";
+    for (; *key; key++)
+        bst_sb_addc(out, *key == '_' ? ' ' : *key);
+}
+
+void bst_outcome_describe(const struct bst_plan *plan, struct bst_sb *out)
+{
+    for (int i = 0; i < plan->n_changes; i++) {
+        const struct bst_change *c = &plan->changes[i];
+        bst_sb_add(out, i ? ", " : "");
+        add_words(out, c->key);
+        bst_sb_addf(out, " %s → %s", c->before, c->after);
+    }
+    if (!plan->n_changes)
+        bst_sb_add(out, "nothing changes");
+}

@@ -1,0 +1,280 @@
+#include "core/run/run_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/run/field.h"
+
+enum { INFO_CAP = 64 << 10, NAME_TRIES = 10000 };
+
+#define I(kind, name) BST_FIELD(struct bst_run_info, kind, name)
+static const struct bst_field info_fields[] = {
+    I(STR, name),   I(STR, dir),   I(STR, host),    I(INT, pid),   I(STR, socket),
+    I(STR, preset), I(STR, state), I(F64, started), I(F64, ended),
+};
+#undef I
+enum { N_INFO = sizeof info_fields / sizeof *info_fields };
+
+void bst_run_path(const char *dir, const char *file, char out[768])
+{
+    snprintf(out, 768, "%.511s/%.200s", dir, file);
+}
+
+static enum bst_err full_path(const char *path, char dir[512])
+{
+    char real[PATH_MAX];
+    if (!realpath(path, real))
+        return bst_fail(BST_E_IO, "%s: %s", path, strerror(errno));
+    if (strlen(real) >= 512)
+        return bst_fail(BST_E_RANGE, "%s: a path longer than 511 bytes", path);
+    bst_copy_text(dir, 512, real);
+    return BST_OK;
+}
+
+static int number_of(const char *entry, const char *preset)
+{
+    size_t n = strlen(preset);
+    int64_t number;
+    if (strncmp(entry, preset, n) || entry[n] != '-' || !bst_int_parse(entry + n + 1, &number))
+        return 0;
+    return number > 0 && number < INT_MAX / 2 ? (int)number : 0;
+}
+
+static int highest(const char *root, const char *preset)
+{
+    int most = 0;
+    DIR *d = opendir(root);
+    struct dirent *e;
+    while (d && (e = readdir(d)) != NULL) {
+        int n = number_of(e->d_name, preset);
+        most = n > most ? n : most;
+    }
+    if (d)
+        closedir(d);
+    return most;
+}
+
+enum bst_err bst_run_dir_new(const char *root, const char *preset, char dir[512])
+{
+    BST_TRY(bst_io_make_dirs(root, 0777));
+    int first = highest(root, preset) + 1;
+    for (int n = first; n < first + NAME_TRIES; n++) {
+        char path[768], name[160];
+        snprintf(name, sizeof name, "%.100s-%d", preset, n);
+        bst_run_path(root, name, path);
+        /* mkdir decides between starters that chose the same number. */
+        if (!mkdir(path, 0700))
+            return full_path(path, dir);
+        if (errno != EEXIST)
+            return bst_fail(BST_E_IO, "%s: %s", path, strerror(errno));
+    }
+    return bst_fail(BST_E_EXISTS, "%s: no number is free for %s", root, preset);
+}
+
+enum bst_err bst_run_dir_at(const char *path, char dir[512])
+{
+    BST_TRY(bst_io_make_dirs(path, 0700));
+    return full_path(path, dir);
+}
+
+bool bst_run_dir_used(const char *dir)
+{
+    static const char *const files[] = {"metrics.jsonl", "journal.jsonl", "checkpoints"};
+    char path[768];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        bst_run_path(dir, files[i], path);
+        if (bst_io_exists(path))
+            return true;
+    }
+    return false;
+}
+
+/* Of the open file, not of the process: a thread or library that closes the file again, as closing
+ * any descriptor of it would do with fcntl's older locks, does not lose it; and it works over NFS.
+ */
+static struct flock whole_file(void)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
+}
+
+enum bst_err bst_run_lock(const char *dir, int *fd)
+{
+    char path[768];
+    struct flock lock = whole_file();
+    struct bst_run_info info;
+    bst_run_path(dir, "lock", path);
+    BST_TRY(bst_io_open_write(path, 0, 0600, fd));
+    if (!fcntl(*fd, F_OFD_SETLK, &lock))
+        return BST_OK;
+    int why = errno;
+    close(*fd);
+    *fd = -1;
+    if (why != EAGAIN && why != EACCES)
+        return bst_fail(BST_E_IO, "%s: %s", path, strerror(why));
+    if (!bst_run_info_read(dir, &info))
+        return bst_fail(BST_E_EXISTS, "%s: the run goes on already (process %d on %s)", dir,
+                        info.pid, info.host);
+    return bst_fail(BST_E_EXISTS, "%s: the run goes on already", dir);
+}
+
+void bst_run_unlock(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+bool bst_run_is_live(const char *dir)
+{
+    char path[768];
+    struct flock lock = whole_file();
+    bst_run_path(dir, "lock", path);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return false;
+    /* Asks only: taking it, even for a moment, could turn a starter away. */
+    bool held = !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
+    close(fd);
+    return held;
+}
+
+enum bst_err bst_run_info_write(const struct bst_run_info *info)
+{
+    char path[768];
+    struct bst_sb sb;
+    struct bst_json j;
+    bst_run_path(info->dir, "run.json", path);
+    bst_sb_init(&sb, INFO_CAP);
+    bst_json_init(&j, &sb);
+    bst_json_open(&j, NULL, '{');
+    bst_fields_print(info_fields, N_INFO, info, &j);
+    bst_json_close(&j, '}');
+    bst_sb_addc(&sb, '\n');
+    enum bst_err err = bst_io_replace_file(path, sb.data, sb.len);
+    bst_sb_fini(&sb);
+    return err;
+}
+
+enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out)
+{
+    char path[768], *text;
+    size_t n;
+    *out = (struct bst_run_info){0};
+    bst_run_path(dir, "run.json", path);
+    enum bst_err err = bst_io_read_file(path, INFO_CAP, &text, &n);
+    if (err)
+        return bst_fail(err == BST_E_NOTFOUND ? err : BST_E_IO, "%s: no run here", dir);
+    json_t *o = json_loadb(text, n, 0, NULL);
+    bst_free(text);
+    if (!json_is_object(o)) {
+        json_decref(o);
+        return bst_fail(BST_E_CORRUPT, "%s: cannot be read", path);
+    }
+    bst_fields_read(info_fields, N_INFO, o, out);
+    json_decref(o);
+    /* A folder that was moved is where it is now, whatever its file says. */
+    BST_TRY(full_path(dir, out->dir));
+    out->live = bst_run_is_live(dir);
+    if (!out->live && !strcmp(out->state, "running"))
+        bst_copy_text(out->state, sizeof out->state, "killed");
+    return BST_OK;
+}
+
+static int newer(const void *a, const void *b)
+{
+    const struct bst_run_info *x = a, *y = b;
+    if (x->started != y->started)
+        return x->started < y->started ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+enum bst_err bst_run_list(const char *root, struct bst_run_info **out, int *n)
+{
+    int room = 16;
+    struct dirent *e;
+    *n = 0;
+    *out = bst_xcalloc((size_t)room, sizeof **out);
+    DIR *d = opendir(root);
+    while (d && (e = readdir(d)) != NULL) {
+        char path[768];
+        bst_run_path(root, e->d_name, path);
+        if (e->d_name[0] == '.' || bst_run_info_read(path, &(*out)[*n]))
+            continue;
+        if (++*n == room) {
+            room *= 2;
+            *out = bst_xrealloc(*out, (size_t)room, sizeof **out);
+        }
+    }
+    if (d)
+        closedir(d);
+    qsort(*out, (size_t)*n, sizeof **out, newer);
+    return BST_OK;
+}
+
+static enum bst_err not_one(const char *root, const struct bst_run_info *list, int n, int n_live)
+{
+    struct bst_sb names;
+    if (!n)
+        return bst_fail(BST_E_NOTFOUND, "no run under %s/; give the run's folder", root);
+    bst_sb_init(&names, 400);
+    for (int i = 0; i < n; i++)
+        if (!n_live || list[i].live)
+            bst_sb_addf(&names, "%s%s", names.len ? ", " : "", list[i].name);
+    enum bst_err err = bst_fail(BST_E_NOTFOUND, "%d runs are there, say which: %s",
+                                n_live ? n_live : n, names.data);
+    bst_sb_fini(&names);
+    return err;
+}
+
+static enum bst_err find_only(const char *root, char dir[512])
+{
+    struct bst_run_info *list;
+    int n, n_live = 0;
+    enum bst_err err = BST_OK;
+    BST_TRY(bst_run_list(root, &list, &n));
+    const struct bst_run_info *live = NULL;
+    for (int i = 0; i < n; i++)
+        if (list[i].live) {
+            live = &list[i];
+            n_live++;
+        }
+    if (n_live == 1)
+        bst_copy_text(dir, 512, live->dir);
+    else if (!n_live && n == 1)
+        bst_copy_text(dir, 512, list[0].dir);
+    else
+        err = not_one(root, list, n, n_live);
+    bst_free(list);
+    return err;
+}
+
+enum bst_err bst_run_find(const char *root, const char *what, char dir[512])
+{
+    char path[768];
+    struct bst_run_info info;
+    if (!what)
+        return find_only(root, dir);
+    if (bst_text_is_name(what)) {
+        bst_run_path(root, what, path);
+        if (!bst_run_info_read(path, &info)) {
+            bst_copy_text(dir, 512, info.dir);
+            return BST_OK;
+        }
+    }
+    if (!bst_run_info_read(what, &info)) {
+        bst_copy_text(dir, 512, info.dir);
+        return BST_OK;
+    }
+    return bst_fail(BST_E_NOTFOUND, "%s: no such run; `bstune list` shows those there are", what);
+}

@@ -1,0 +1,49 @@
+/* The folder of a run: its name, its one owner (a lock that the kernel drops with the process), and
+ * run.json, which says where its trainer is. Any process reads; the owner writes. */
+#ifndef BST_RUN_RUN_DIR_H
+#define BST_RUN_RUN_DIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+#define BST_RUNS_ROOT "runs"
+
+struct bst_run_info {
+    char name[80];
+    char dir[512]; /* in full */
+    char host[80], preset[80], socket[108];
+    char state[16]; /* "running", "done", "failed", "preempted", "stopped"; "killed" once it is none
+                       of them */
+    int pid;
+    double started, ended; /* seconds since 1970; 0: not yet */
+    bool live;             /* somebody holds the lock */
+};
+
+/* Makes root/PRESET-N for the lowest N above all that are there; gives its full path. */
+BST_MUST_USE enum bst_err bst_run_dir_new(const char *root, const char *preset, char dir[512]);
+/* Makes `path` if it is missing; gives its full path. */
+BST_MUST_USE enum bst_err bst_run_dir_at(const char *path, char dir[512]);
+/* True when files of a run are in it. */
+bool bst_run_dir_used(const char *dir);
+
+/* BST_E_EXISTS, with the owner's pid where it is known, when the run has an owner. */
+BST_MUST_USE enum bst_err bst_run_lock(const char *dir, int *fd);
+void bst_run_unlock(int fd);
+bool bst_run_is_live(const char *dir);
+
+BST_MUST_USE enum bst_err bst_run_info_write(const struct bst_run_info *info);
+/* BST_E_NOTFOUND when there is no run in `dir`. */
+BST_MUST_USE enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out);
+
+/* The run called `what`: a name under root, a folder, or, when NULL, the only one that lives (else
+ * the only one there is). BST_E_NOTFOUND says which there are. */
+BST_MUST_USE enum bst_err bst_run_find(const char *root, const char *what, char dir[512]);
+/* Newest first; freed with bst_free. */
+BST_MUST_USE enum bst_err bst_run_list(const char *root, struct bst_run_info **out, int *n);
+
+/* dir/file */
+void bst_run_path(const char *dir, const char *file, char out[768]);
+
+#endif

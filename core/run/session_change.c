@@ -1,0 +1,370 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/run/field.h"
+#include "core/run/session_inner.h"
+
+static struct bst_plan_env env_now(const struct bst_session *s, uint64_t fit)
+{
+    struct bst_plan_env env = s->env;
+    env.samples = s->at.samples;
+    env.fit = fit;
+    return env;
+}
+
+static enum bst_err plan_preset(struct bst_session *s, struct bst_proposal *p,
+                                const struct bst_plan_env *env)
+{
+    struct bst_live target;
+    BST_TRY(bst_start_live(&p->preset, env, &target));
+    return bst_plan_preset(&s->live, &target, p->cmd.with_length, env, &p->plan);
+}
+
+static enum bst_err plan_back(struct bst_session *s, struct bst_proposal *p,
+                              const struct bst_plan_env *env)
+{
+    const struct bst_undo *u = &s->undo;
+    bool undo = p->cmd.kind == BST_COMMAND_UNDO;
+    if (undo ? !u->n_undo : !u->n_redo) {
+        p->refused = BST_DIAG_NOTHING_TO_UNDO;
+        return bst_fail(BST_E_STATE, undo ? "no change is left to undo" : "nothing was undone");
+    }
+    if (p->cmd.rewind && !s->have_hold) {
+        p->refused = BST_DIAG_REWIND_GONE;
+        return bst_fail(BST_E_STATE, "the weights from before the last change are not held");
+    }
+    const struct bst_live *held = undo ? &u->undo[u->n_undo - 1] : &u->redo[u->n_redo - 1];
+    return bst_plan_return(&s->live, held, env, &p->plan);
+}
+
+static enum bst_err plan_once(struct bst_session *s, struct bst_proposal *p, uint64_t fit)
+{
+    struct bst_plan_env env = env_now(s, fit);
+    enum bst_err err;
+    if (p->cmd.kind == BST_COMMAND_PRESET)
+        err = plan_preset(s, p, &env);
+    else if (p->cmd.kind == BST_COMMAND_UNDO || p->cmd.kind == BST_COMMAND_REDO)
+        err = plan_back(s, p, &env);
+    else
+        err = bst_plan_command(&s->live, &p->cmd, &env, &p->plan);
+    if (err && !p->refused)
+        p->refused = p->plan.refused;
+    return err;
+}
+
+/* Which of the trainer's refusals it is. */
+static enum bst_diag memory_code(enum bst_err err)
+{
+    if (err == BST_E_NOMEM)
+        return BST_DIAG_PLAN_OVER_MEMORY;
+    return err == BST_E_SHAPE ? BST_DIAG_BN_ONE_VALUE : BST_DIAG_CHANGE_ROLLED_BACK;
+}
+
+static enum bst_err ask_memory(struct bst_session *s, struct bst_proposal *p)
+{
+    const struct bst_live *after = &p->plan.after;
+    enum bst_err err = bst_trainer_plan(s->trainer, (int64_t)after->batch,
+                                        (int)after->split.accumulate, &p->memory);
+    /* A number of micro-batches that was asked for is kept to; else smaller ones may fit. */
+    if (err == BST_E_NOMEM && !after->accumulate && after->split.micro > 1) {
+        int fit;
+        err = bst_trainer_largest_micro(s->trainer, (int)after->split.micro, &fit);
+        if (!err)
+            err = plan_once(s, p, (uint64_t)fit);
+        if (!err)
+            err = bst_trainer_plan(s->trainer, (int64_t)after->batch, (int)after->split.accumulate,
+                                   &p->memory);
+    }
+    if (err && !p->refused)
+        p->refused = memory_code(err);
+    return err;
+}
+
+static enum bst_err load_preset(struct bst_session *s, struct bst_proposal *p)
+{
+    struct bst_preset_errors errs;
+    bst_preset_errors_init(&errs);
+    enum bst_err err = bst_preset_load(s->cfg.presets, p->cmd.preset, NULL, 0, &p->preset, &errs);
+    bst_preset_errors_fini(&errs);
+    if (err) {
+        p->refused = err == BST_E_NOTFOUND ? BST_DIAG_PRESET_UNKNOWN : BST_DIAG_PRESET_INVALID;
+        return err;
+    }
+    int n = bst_preset_diff(&s->preset, &p->preset, p->kept);
+    for (int i = 0; i < n; i++) {
+        enum bst_live_kind live = bst_param_at(p->kept[i].id)->live;
+        if (live == BST_PARAM_FIXED || (live == BST_PARAM_LENGTH && !p->cmd.with_length))
+            p->kept[p->n_kept++] = p->kept[i];
+    }
+    return BST_OK;
+}
+
+enum bst_err bst_session_propose(struct bst_session *s, struct bst_proposal *p)
+{
+    if (s->next_replay < s->n_replay) {
+        p->refused = BST_DIAG_CHANGE_ROLLED_BACK;
+        return bst_fail(BST_E_STATE,
+                        "the resumed run still puts back changes made up to sample %" PRIu64,
+                        bst_journal_at(s->journal, s->replay[s->n_replay - 1])->samples);
+    }
+    if (p->cmd.kind == BST_COMMAND_PRESET)
+        BST_TRY(load_preset(s, p));
+    BST_TRY(plan_once(s, p, 0));
+    return ask_memory(s, p);
+}
+
+enum bst_err bst_session_fit(struct bst_session *s, struct bst_live *live)
+{
+    struct bst_rank_memory m;
+    struct bst_plan_env env = env_now(s, 0);
+    int fit;
+    enum bst_err err =
+        bst_trainer_plan(s->trainer, (int64_t)live->batch, (int)live->split.accumulate, &m);
+    if (err != BST_E_NOMEM || live->accumulate || live->split.micro <= 1)
+        return err;
+    BST_TRY(bst_trainer_largest_micro(s->trainer, (int)live->split.micro, &fit));
+    env.fit = (uint64_t)fit;
+    BST_TRY(bst_plan_split(live, &env));
+    return bst_trainer_plan(s->trainer, (int64_t)live->batch, (int)live->split.accumulate, &m);
+}
+
+static void push(struct bst_live *list, int *n, const struct bst_live *live)
+{
+    if (*n == BST_UNDO_MAX) {
+        memmove(list, list + 1, (BST_UNDO_MAX - 1) * sizeof *list);
+        --*n;
+    }
+    list[(*n)++] = *live;
+}
+
+void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
+                              const struct bst_live *before)
+{
+    struct bst_undo *u = &s->undo;
+    if (kind == BST_COMMAND_UNDO) {
+        u->n_undo -= u->n_undo > 0;
+        push(u->redo, &u->n_redo, before);
+    } else if (kind == BST_COMMAND_REDO) {
+        u->n_redo -= u->n_redo > 0;
+        push(u->undo, &u->n_undo, before);
+    } else {
+        u->n_redo = 0;
+        push(u->undo, &u->n_undo, before);
+    }
+}
+
+static struct bst_journal_entry make_entry(const struct bst_session *s,
+                                           const struct bst_proposal *p, uint64_t update,
+                                           uint64_t samples)
+{
+    struct bst_journal_entry e = {
+        .wall = bst_clock_wall(),
+        .samples = samples,
+        .update = update,
+        .n_changes = p->plan.n_changes,
+        .has_live = true,
+        .live = s->live,
+        .rewind = p->cmd.rewind,
+    };
+    struct bst_sb text;
+    bst_sb_init(&text, sizeof e.text);
+    bst_outcome_describe(&p->plan, &text);
+    bst_copy_text(e.text, sizeof e.text, text.data);
+    bst_sb_fini(&text);
+    bst_copy_text(e.command, sizeof e.command, p->in.text);
+    bst_copy_text(e.source, sizeof e.source, p->in.source);
+    bst_copy_text(e.outcome, sizeof e.outcome, "applied");
+    memcpy(e.changes, p->plan.changes, sizeof e.changes);
+    return e;
+}
+
+static enum bst_err write_entry(struct bst_session *s, uint64_t update, uint64_t samples)
+{
+    struct bst_journal_entry *e = bst_xalloc(sizeof *e);
+    *e = make_entry(s, s->pending, update, samples);
+    enum bst_err err = bst_journal_append(s->journal, e);
+    bst_free(e);
+    return err;
+}
+
+/* From the journal on, the rewind has happened: a resume goes by what is written there. */
+static enum bst_err rewind_now(struct bst_session *s)
+{
+    struct bst_live before = s->live;
+    s->live = s->held_live;
+    enum bst_err err = write_entry(s, s->held_at.update + 1, s->held_at.samples);
+    if (err) {
+        s->live = before;
+        return err;
+    }
+    s->pending->journalled = true;
+    BST_TRY(bst_trainer_rewind(s->trainer));
+    double elapsed = s->at.elapsed;
+    s->at = s->held_at;
+    s->at.elapsed = elapsed;
+    s->undo = s->held_undo;
+    push(s->undo.redo, &s->undo.n_redo, &before);
+    s->have_hold = s->saved = false;
+    BST_TRY(bst_metrics_back(s->metrics, s->held_metrics));
+    return bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
+                                 NULL);
+}
+
+static enum bst_err hold(struct bst_session *s)
+{
+    BST_TRY(bst_trainer_hold(s->trainer));
+    s->have_hold = true;
+    s->held_at = s->at;
+    s->held_live = s->live;
+    s->held_undo = s->undo;
+    s->held_metrics = bst_metrics_bytes(s->metrics);
+    return BST_OK;
+}
+
+enum bst_err bst_session_put(struct bst_session *s, struct bst_proposal *p)
+{
+    enum bst_err err;
+    s->pending = p;
+    if (p->cmd.rewind) {
+        err = rewind_now(s);
+    } else {
+        err = hold(s);
+        if (!err)
+            err = bst_trainer_set_split(s->trainer, (int64_t)p->plan.after.batch,
+                                        (int)p->plan.after.split.accumulate, NULL);
+        if (!err) {
+            s->live = p->plan.after;
+            s->momentum_factor = p->plan.momentum_factor;
+        }
+    }
+    if (err) {
+        s->pending = NULL;
+        s->lost = p->journalled;
+        p->refused = err == BST_E_NOMEM ? BST_DIAG_OUT_OF_MEMORY : BST_DIAG_CHANGE_ROLLED_BACK;
+    }
+    return err;
+}
+
+static void answer_pending(struct bst_session *s, const char *outcome, enum bst_diag code,
+                           const char *text, uint64_t update, uint64_t samples)
+{
+    struct bst_proposal *p = s->pending;
+    struct bst_outcome o = {
+        .id = p->in.id,
+        .outcome = outcome,
+        .code = code,
+        .update = update,
+        .samples = samples,
+        .plan = !strcmp(outcome, "applied") ? &p->plan : NULL,
+        .kept = p->kept,
+        .n_kept = p->n_kept,
+        .memory_planned = {(double)p->memory.total, p->memory.total > 0},
+        .memory_limit = {(double)p->memory.limit, p->memory.limit > 0},
+    };
+    bst_copy_text(o.text, sizeof o.text, text);
+    s->pending = NULL;
+    bst_session_answer(s, &p->in, &o);
+    bst_free(p);
+}
+
+static void applied(struct bst_session *s, uint64_t update, uint64_t samples, const char *when)
+{
+    struct bst_proposal *p = s->pending;
+    struct bst_sb text;
+    bst_sb_init(&text, 500);
+    bst_outcome_describe(&p->plan, &text);
+    if (!p->cmd.rewind)
+        bst_session_count_change(s, p->cmd.kind, &p->plan.before);
+    /* What is held is from before an undo, which is not what the next --rewind would mean. */
+    if (p->cmd.kind == BST_COMMAND_UNDO || p->cmd.kind == BST_COMMAND_REDO)
+        s->have_hold = false;
+    if (s->server)
+        bst_server_event(s->server, "journal", NULL, text.data);
+    bst_sb_add(&text, when);
+    answer_pending(s, "applied", *when ? BST_DIAG_EFFECTIVE_ON_RESUME : BST_DIAG_NONE, text.data,
+                   update, samples);
+    bst_sb_fini(&text);
+    bst_session_publish(s, true);
+}
+
+/* A rate that was read back through a group's factor has been rounded twice. */
+static bool same(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+/* Where every group has a decay of its own, none used the run's. */
+static double used_decay(const struct bst_update_result *res, const struct bst_live *l)
+{
+    return res->weight_decay_used > 0 ? res->weight_decay_used : l->weight_decay;
+}
+
+/* What the update says it used against what was proposed; "" when it is the same. */
+static void compare(const struct bst_session *s, const struct bst_update_req *req,
+                    const struct bst_split *split, const struct bst_update_result *res, char *why,
+                    size_t room)
+{
+    const struct bst_live *l = &s->live;
+    why[0] = '\0';
+    if ((uint64_t)res->samples_used != split->batch)
+        snprintf(why, room, "the update used %" PRId64 " samples, not %" PRIu64, res->samples_used,
+                 split->batch);
+    else if ((uint64_t)res->micro_largest != split->micro ||
+             (uint64_t)res->micro_used != split->accumulate)
+        snprintf(why, room,
+                 "the update ran %d micro-batches of up to %d, not %" PRIu64 " of %" PRIu64,
+                 res->micro_used, res->micro_largest, split->accumulate, split->micro);
+    else if (!res->skipped &&
+             (!same(res->lr_used, req->lr) || !same(res->momentum_used, l->momentum) ||
+              !same(used_decay(res, l), l->weight_decay)))
+        snprintf(why, room, "the update used a rate of %g, not %g", res->lr_used, req->lr);
+}
+
+void bst_session_confirm(struct bst_session *s, const struct bst_update_req *req,
+                         const struct bst_split *split, const struct bst_update_result *res)
+{
+    char why[400];
+    compare(s, req, split, res, why, sizeof why);
+    if (!why[0] && !s->pending->journalled && write_entry(s, req->update, req->first))
+        bst_copy_text(why, sizeof why, bst_err_text());
+    if (why[0])
+        bst_session_take_back(s, "refused", BST_DIAG_CHANGE_ROLLED_BACK, why);
+    else
+        applied(s, req->update, req->first, "");
+}
+
+void bst_session_confirm_paused(struct bst_session *s)
+{
+    if (!s->pending->journalled && write_entry(s, s->at.update + 1, s->at.samples)) {
+        char why[400];
+        bst_copy_text(why, sizeof why, bst_err_text());
+        bst_session_take_back(s, "refused", BST_DIAG_CHANGE_ROLLED_BACK, why);
+        return;
+    }
+    applied(s, s->at.update + 1, s->at.samples, ", effective on resume");
+}
+
+void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_diag code,
+                           const char *why)
+{
+    struct bst_proposal *p = s->pending;
+    /* A rewind is in the journal: what could not be seen in an update is said, and stays. */
+    if (!p->journalled) {
+        s->live = p->plan.before;
+        s->momentum_factor = 1;
+        if (s->at.update != s->held_at.update && bst_trainer_rewind(s->trainer))
+            bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
+        s->at = s->held_at;
+        if (bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
+                                  NULL))
+            bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
+        s->have_hold = false;
+    }
+    bst_session_journal(s, &p->in, outcome, code, why);
+    answer_pending(s, outcome, code, why, s->at.update + 1, s->at.samples);
+    bst_session_publish(s, true);
+}

@@ -1,0 +1,147 @@
+/* What the files of a session share. The session's thread. */
+#ifndef BST_RUN_SESSION_INNER_H
+#define BST_RUN_SESSION_INNER_H
+
+#include "core/run/journal.h"
+#include "core/run/metrics.h"
+#include "core/run/reply.h"
+#include "core/run/run_dir.h"
+#include "core/run/server.h"
+#include "core/run/session.h"
+#include "core/run/signals.h"
+#include "core/run/start.h"
+#include "core/tune/health.h"
+
+enum { BST_UNDO_MAX = 64, BST_WAITERS_MAX = 8 };
+
+/* Where the run stands: what a checkpoint holds besides tensors and settings, and what a rewind
+ * puts back. Plain values. */
+struct bst_progress {
+    uint64_t update, samples;            /* done */
+    uint64_t next_eval, next_checkpoint; /* marks, in samples */
+    uint64_t last_eval;
+    uint64_t nonfinite, skipped;
+    int nonfinite_row;
+    struct bst_metric eval_loss, eval_accuracy, best_accuracy;
+    double elapsed; /* seconds of all processes of the run before this one */
+};
+
+/* A change on its way: proposed, put in force, not yet seen in an update. */
+struct bst_proposal {
+    struct bst_inbound in;
+    struct bst_command cmd;
+    struct bst_plan plan;
+    struct bst_rank_memory memory;
+    struct bst_preset preset; /* of the command `preset` */
+    struct bst_preset_difference kept[BST_N_PARAMS];
+    int n_kept;
+    enum bst_diag refused;
+    bool journalled; /* a rewind, which is written down before it is done */
+};
+
+struct bst_undo {
+    struct bst_live undo[BST_UNDO_MAX], redo[BST_UNDO_MAX];
+    int n_undo, n_redo;
+};
+
+struct bst_session {
+    struct bst_session_cfg cfg;
+    struct bst_preset preset; /* as started */
+    struct bst_start start;
+    struct bst_train_cfg train_cfg;
+    struct bst_trainer *trainer;
+    struct bst_run_info info;
+
+    struct bst_server *server;
+    struct bst_signals *signals;
+    struct bst_journal *journal;
+    struct bst_metrics *metrics;
+    int wake_fd;
+    atomic_int interrupt;
+
+    struct bst_plan_env env; /* samples and fit are filled in when it is used */
+    struct bst_live live, live_start;
+    struct bst_undo undo;
+    struct bst_progress at;
+    uint64_t eval_every, checkpoint_every; /* samples; 0: never */
+    double opened;                         /* monotonic */
+
+    struct bst_proposal *pending; /* NULL: none */
+    double momentum_factor;       /* for the next update */
+    bool have_hold;               /* of the state just before the last change */
+    struct bst_progress held_at;
+    struct bst_live held_live;
+    struct bst_undo held_undo;
+    uint64_t held_metrics;
+
+    bool paused, stopping;
+    bool lost; /* a rewind was written down and could not be done */
+    struct bst_inbound eval_for[BST_WAITERS_MAX], checkpoint_for[BST_WAITERS_MAX], stop_for;
+    int n_eval_for, n_checkpoint_for;
+
+    int *replay; /* entries of the journal still to be put in force, by index */
+    int n_replay, next_replay;
+
+    /* What the last checkpoint had, so that nothing is saved twice. */
+    uint64_t saved_update, saved_seq, saved_next_eval, checkpoint_seq;
+    bool saved;
+    double save_again, save_pause; /* after a failure */
+    bool metrics_failing;
+
+    struct bst_status status;
+    struct bst_health_track health;
+    double published, layers_at, cpu_at, cpu_used, rate_mean;
+};
+
+/* session_status.c */
+double bst_session_elapsed(const struct bst_session *s);
+void bst_session_phase(struct bst_session *s, enum bst_phase phase);
+/* Fills and publishes the snapshot; at most every 50 ms unless `now`. */
+void bst_session_publish(struct bst_session *s, bool now);
+/* A message of the trainer's own: log, metrics, clients, status. */
+void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt, ...)
+    BST_PRINTF(3, 4);
+
+/* session_update.c: one update, its metrics, and the read back of a change. */
+BST_MUST_USE enum bst_err bst_session_update(struct bst_session *s);
+BST_MUST_USE enum bst_err bst_session_eval(struct bst_session *s);
+/* The run's last part of a batch, or the live split. */
+BST_MUST_USE enum bst_err bst_session_split_of(const struct bst_session *s, uint64_t batch,
+                                               struct bst_split *out);
+
+/* session_change.c: proposals. */
+BST_MUST_USE enum bst_err bst_session_propose(struct bst_session *s, struct bst_proposal *p);
+/* Puts a proposal in force; it is pending then. */
+BST_MUST_USE enum bst_err bst_session_put(struct bst_session *s, struct bst_proposal *p);
+/* The update that used it: journalled and answered, or taken back. */
+void bst_session_confirm(struct bst_session *s, const struct bst_update_req *req,
+                         const struct bst_split *split, const struct bst_update_result *res);
+/* Journalled and answered without an update, on a paused run. */
+void bst_session_confirm_paused(struct bst_session *s);
+/* Everything as before the pending change, which is answered with `outcome` and why. */
+void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_diag code,
+                           const char *why);
+/* Settings that fit: as asked, or with the largest micro-batch that does. */
+BST_MUST_USE enum bst_err bst_session_fit(struct bst_session *s, struct bst_live *live);
+void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
+                              const struct bst_live *before);
+
+/* session_command.c: what the socket brings. */
+void bst_session_commands(struct bst_session *s, bool urgent_only);
+void bst_session_answer(struct bst_session *s, const struct bst_inbound *in,
+                        const struct bst_outcome *o);
+void bst_session_answer_text(struct bst_session *s, const struct bst_inbound *in,
+                             const char *outcome, enum bst_diag code, const char *text);
+/* Writes a command that is no change, or a refusal, into the journal. */
+void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, const char *outcome,
+                         enum bst_diag code, const char *text);
+
+/* session_save.c: checkpoints, and back from them. */
+BST_MUST_USE enum bst_err bst_session_save(struct bst_session *s);
+BST_MUST_USE enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes);
+/* Puts the journal's entries in force that belong to this point of the run. */
+BST_MUST_USE enum bst_err bst_session_replay(struct bst_session *s);
+BST_MUST_USE enum bst_err bst_session_write_weights(struct bst_session *s);
+void bst_session_write_status(struct bst_session *s);
+
+#endif

@@ -1,0 +1,234 @@
+#include <math.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/run/field.h"
+#include "core/run/session_inner.h"
+
+enum { NONFINITE_ENDS = 10 };
+/* Share of the newest update in the mean rate that the time left is worked out from. */
+#define RATE_SHARE 0.1
+
+static void metrics_head(const struct bst_session *s, const char *type, struct bst_json *j)
+{
+    bst_json_open(j, NULL, '{');
+    bst_json_str(j, "type", type);
+    bst_json_uint(j, "update", s->at.update);
+    bst_json_uint(j, "samples", s->at.samples);
+    bst_json_num(j, "epoch", (double)s->at.samples / (double)s->env.dataset);
+}
+
+/* The reason of a null, once a line whatever the number of nulls. */
+static void say_why(struct bst_json *j, double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        bst_json_str(j, "nonfinite", "nan");
+    else if (isinf(a) || isinf(b))
+        bst_json_str(j, "nonfinite", "inf");
+}
+
+static void write_update(struct bst_session *s, const struct bst_update_req *req,
+                         const struct bst_split *split, const struct bst_update_result *res)
+{
+    struct bst_sb line;
+    struct bst_json j;
+    bst_sb_init(&line, 4096);
+    bst_json_init(&j, &line);
+    metrics_head(s, "update", &j);
+    bst_json_num(&j, "loss", res->loss);
+    bst_json_num(&j, "learning_rate", req->lr);
+    bst_json_num(&j, "grad_norm", res->grad_norm);
+    say_why(&j, res->loss, res->grad_norm);
+    bst_json_int(&j, "global_batch_size", req->batch);
+    bst_json_uint(&j, "micro_batch_size", split->micro);
+    bst_json_uint(&j, "gradient_accumulation_steps", split->accumulate);
+    bst_json_num(&j, "samples_per_sec", (double)req->batch / res->seconds);
+    bst_json_num(&j, "loss_scale", 1);
+    bst_json_num(&j, "accuracy", res->accuracy);
+    bst_json_num(&j, "elapsed", bst_session_elapsed(s));
+    bst_json_num(&j, "data_wait", res->data_wait_seconds);
+    if (res->skipped)
+        bst_json_bool(&j, "skipped", true);
+    if (res->clipped)
+        bst_json_bool(&j, "clipped", true);
+    bst_json_close(&j, '}');
+    bst_metrics_add(s->metrics, line.data);
+    bst_sb_fini(&line);
+}
+
+static void watch_metrics(struct bst_session *s)
+{
+    const char *why;
+    bst_metrics_retry(s->metrics);
+    bool failing = bst_metrics_failing(s->metrics, &why);
+    if (failing && !s->metrics_failing)
+        bst_session_note(s, BST_DIAG_METRICS_FAILING, "metrics.jsonl cannot be written: %s", why);
+    s->metrics_failing = failing;
+}
+
+/* Ten in a row end the run. */
+static enum bst_err count_nonfinite(struct bst_session *s, const struct bst_update_result *res)
+{
+    if (res->skipped)
+        s->at.skipped++;
+    if (!res->nonfinite) {
+        s->at.nonfinite_row = 0;
+        return BST_OK;
+    }
+    s->at.nonfinite++;
+    s->at.nonfinite_row++;
+    bst_session_note(s, BST_DIAG_NONFINITE_GRADIENT, "update %llu is not finite%s%s, skipped",
+                     (unsigned long long)s->at.update, res->first_nonfinite ? ", first in " : "",
+                     res->first_nonfinite ? res->first_nonfinite : "");
+    if (s->at.nonfinite_row < NONFINITE_ENDS)
+        return BST_OK;
+    bst_session_note(s, BST_DIAG_TEN_NONFINITE, "%d updates in a row were not finite",
+                     s->at.nonfinite_row);
+    return bst_fail(BST_E_DIVERGED, "BST-102: ten updates in a row were not finite");
+}
+
+static void watch_gradient(struct bst_session *s, const struct bst_update_result *res)
+{
+    bst_health_add(&s->health, res->grad_norm);
+    if (bst_health_is_spike(&s->health))
+        bst_session_note(s, BST_DIAG_GRADIENT_SPIKE,
+                         "gradient norm %.3g in update %llu, %.0f times the usual", res->grad_norm,
+                         (unsigned long long)s->at.update, s->health.ratio);
+    if (res->n_bad)
+        bst_session_note(s, BST_DIAG_BAD_IMAGES, "%d images of update %llu could not be decoded",
+                         res->n_bad, (unsigned long long)s->at.update);
+}
+
+static struct bst_metric metric(double value)
+{
+    return (struct bst_metric){isfinite(value) ? value : 0, isfinite(value)};
+}
+
+static void show_update(struct bst_session *s, const struct bst_update_req *req,
+                        const struct bst_update_result *res)
+{
+    struct bst_status *st = &s->status;
+    double rate = (double)req->batch / res->seconds;
+    s->rate_mean = s->rate_mean > 0 ? s->rate_mean + RATE_SHARE * (rate - s->rate_mean) : rate;
+    st->learning_rate = metric(req->lr);
+    st->loss = metric(res->loss);
+    st->train_accuracy = metric(res->accuracy);
+    st->grad_norm = metric(res->grad_norm);
+    st->data_wait = metric(res->data_wait_seconds);
+    bst_session_publish(s, false);
+    if (s->cfg.news) {
+        st->update = s->at.update;
+        st->samples = s->at.samples;
+        st->epoch = (double)s->at.samples / (double)s->env.dataset;
+        st->samples_per_sec = metric(rate);
+        s->cfg.news(s->cfg.arg, BST_NEWS_UPDATE, st, "");
+    }
+}
+
+enum bst_err bst_session_split_of(const struct bst_session *s, uint64_t batch,
+                                  struct bst_split *out)
+{
+    const struct bst_live *l = &s->live;
+    if (batch == l->batch) {
+        *out = l->split;
+        return BST_OK;
+    }
+    /* No micro-batch larger than those in force, so that it fits where they do. */
+    struct bst_split_ask ask = {
+        .batch = batch, .ranks = s->env.ranks, .cap = l->split.micro, .may_be_empty = true};
+    return bst_split_make(&ask, out);
+}
+
+static struct bst_update_req make_request(const struct bst_session *s,
+                                          const struct bst_split *split)
+{
+    const struct bst_live *l = &s->live;
+    uint64_t number = s->at.update + 1;
+    bool clips = l->max_grad_norm > 0 && number % l->clip_interval == 0;
+    return (struct bst_update_req){
+        .first = s->at.samples,
+        .batch = (int64_t)split->batch,
+        .micro_batches = (int)split->accumulate,
+        .lr = bst_schedule_lr(&l->schedule, s->at.samples, split->batch),
+        .momentum = l->momentum,
+        .weight_decay = l->weight_decay,
+        .nesterov = s->preset.nesterov,
+        .label_smoothing = l->label_smoothing,
+        .max_grad_norm = clips ? l->max_grad_norm : 0,
+        .momentum_factor = s->momentum_factor,
+        .update = number,
+    };
+}
+
+enum bst_err bst_session_update(struct bst_session *s)
+{
+    struct bst_update_result res;
+    struct bst_split split;
+    uint64_t left = s->live.schedule.total - s->at.samples;
+    uint64_t batch = left < s->live.batch ? left : s->live.batch;
+    BST_TRY(bst_session_split_of(s, batch, &split));
+    struct bst_update_req req = make_request(s, &split);
+    enum bst_err err = bst_trainer_update(s->trainer, &req, &s->interrupt, &res);
+    if (err == BST_E_CANCELLED)
+        return err;
+    if (err && s->pending) {
+        char why[400];
+        bst_copy_text(why, sizeof why, bst_err_text());
+        bst_session_take_back(s, "refused", BST_DIAG_CHANGE_ROLLED_BACK, why);
+        return BST_OK;
+    }
+    if (err)
+        return err;
+    s->at.update++;
+    s->at.samples += batch;
+    s->momentum_factor = 1;
+    if (s->pending)
+        bst_session_confirm(s, &req, &split, &res);
+    /* A change that could not be kept took its update with it. */
+    if (s->at.update != req.update)
+        return BST_OK;
+    write_update(s, &req, &split, &res);
+    watch_metrics(s);
+    watch_gradient(s, &res);
+    show_update(s, &req, &res);
+    return count_nonfinite(s, &res);
+}
+
+static void write_eval(struct bst_session *s, const struct bst_eval_result *res)
+{
+    struct bst_sb line;
+    struct bst_json j;
+    bst_sb_init(&line, 4096);
+    bst_json_init(&j, &line);
+    metrics_head(s, "eval", &j);
+    bst_json_num(&j, "loss", res->loss);
+    bst_json_num(&j, "accuracy_top1", res->accuracy);
+    say_why(&j, res->loss, res->accuracy);
+    bst_json_int(&j, "eval_samples", res->samples);
+    bst_json_num(&j, "seconds", res->seconds);
+    bst_json_num(&j, "elapsed", bst_session_elapsed(s));
+    bst_json_close(&j, '}');
+    bst_metrics_add(s->metrics, line.data);
+    bst_sb_fini(&line);
+}
+
+enum bst_err bst_session_eval(struct bst_session *s)
+{
+    struct bst_eval_result res;
+    bst_session_phase(s, BST_PHASE_EVALUATING);
+    enum bst_err err = bst_trainer_eval(s->trainer, &s->interrupt, &res);
+    if (err)
+        return err;
+    s->at.eval_loss = metric(res.loss);
+    s->at.eval_accuracy = metric(res.accuracy);
+    if (!s->at.best_accuracy.valid || res.accuracy > s->at.best_accuracy.value)
+        s->at.best_accuracy = s->at.eval_accuracy;
+    write_eval(s, &res);
+    watch_metrics(s);
+    if (!isfinite(res.loss))
+        bst_session_note(s, BST_DIAG_NONFINITE_LOSS, "the loss of the evaluation is not finite");
+    bst_session_publish(s, true);
+    if (s->cfg.news)
+        s->cfg.news(s->cfg.arg, BST_NEWS_EVAL, &s->status, "");
+    return BST_OK;
+}

@@ -1,0 +1,102 @@
+#include "core/run/start.h"
+
+#include <string.h>
+
+#include "core/run/field.h"
+
+static const struct bst_backend *find_backend(const char *name)
+{
+    return strcmp(name, "auto") ? bst_backend_find(name) : bst_backends[0];
+}
+
+static struct bst_data_cfg data_cfg(const struct bst_preset *p)
+{
+    return (struct bst_data_cfg){
+        .format = p->data.format,
+        .path = p->data.path[0] ? p->data.path : NULL,
+        .image_size = (int)p->data.image_size,
+        .classes = (int)p->model.classes,
+        .channels = (int)p->model.in_channels,
+        .train_count = p->data.train_count,
+        .eval_count = p->data.eval_count,
+        .augment = p->augment != BST_AUGMENT_NONE,
+        .seed = (uint64_t)p->seed,
+        .threads = (int)p->data.threads,
+    };
+}
+
+enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct bst_net_table *nets,
+                                 struct bst_start *store, struct bst_train_cfg *out)
+{
+    *out = (struct bst_train_cfg){
+        .net = bst_net_find(nets, preset->model.name),
+        .backend = find_backend(preset->devices.backend),
+        .ranks = (int)preset->devices.count,
+        .threads = (int)preset->devices.threads,
+        .memory_per_rank = preset->devices.memory,
+        .data = data_cfg(preset),
+        .shuffle = preset->shuffle,
+        .seed = (uint64_t)preset->seed,
+        .groups = store->groups,
+        .n_groups = preset->lr_groups.n,
+        .decay_bn_and_bias = preset->weight_decay_all,
+    };
+    if (!out->net)
+        return bst_fail(BST_E_NOTFOUND, "model.name: no net is called %s", preset->model.name);
+    if (!out->backend)
+        return bst_fail(BST_E_NOTFOUND, "devices.backend: no backend is called %s",
+                        preset->devices.backend);
+    bst_preset_net_cfg(preset, &out->net_cfg);
+    for (int i = 0; i < preset->lr_groups.n; i++) {
+        const struct bst_preset_group *g = &preset->lr_groups.v[i];
+        store->groups[i] = (struct bst_lr_group){g->match, g->factor, g->weight_decay};
+    }
+    return BST_OK;
+}
+
+/* The batch at which learning_rate is what it says. */
+static uint64_t base_batch(const struct bst_preset *p)
+{
+    if (p->lr_scaling != BST_LR_RULE_SQRT_ACCUMULATE)
+        return (uint64_t)p->lr_base_batch_size;
+    return (uint64_t)bst_preset_accumulate_base(p);
+}
+
+static enum bst_err make_schedule(const struct bst_preset *p, const struct bst_plan_env *env,
+                                  struct bst_schedule *out)
+{
+    struct bst_scale scale = {env->dataset, (uint64_t)p->global_batch_size, 0};
+    struct bst_schedule_spec spec = {
+        .kind = (enum bst_schedule_kind)p->lr_scheduler,
+        .curve = (enum bst_warmup_curve)p->warmup_curve,
+        .peak = p->learning_rate *
+                bst_lr_rule_factor((enum bst_lr_rule)p->lr_scaling, scale.batch, base_batch(p)),
+        .start_lr = p->warmup_start_lr,
+        .min_lr_ratio = p->min_lr_ratio,
+        .gamma = p->lr_gamma,
+        .warmup = bst_preset_warmup(p),
+        .n_milestones = p->lr_milestones.n,
+    };
+    memcpy(spec.milestones, p->lr_milestones.v, sizeof spec.milestones);
+    BST_TRY(bst_interval_samples(bst_preset_length(p), &scale, &scale.total));
+    return bst_schedule_make(&spec, &scale, out);
+}
+
+enum bst_err bst_start_live(const struct bst_preset *preset, const struct bst_plan_env *env,
+                            struct bst_live *out)
+{
+    *out = (struct bst_live){
+        .batch = (uint64_t)preset->global_batch_size,
+        .cap = (uint64_t)preset->micro_batch_size,
+        .accumulate = (uint64_t)preset->gradient_accumulation_steps,
+        .rule = (enum bst_lr_rule)preset->lr_scaling,
+        .max_grad_norm = preset->max_grad_norm,
+        .clip_interval = (uint64_t)preset->clip_interval,
+        .weight_decay = preset->weight_decay,
+        .momentum = preset->momentum,
+        .label_smoothing = preset->label_smoothing,
+    };
+    bst_copy_text(out->preset, sizeof out->preset, preset->id);
+    BST_TRY(make_schedule(preset, env, &out->schedule));
+    return bst_plan_split(out, env);
+}

@@ -1,0 +1,25 @@
+/* From a preset to what the layers below take: the trainer's configuration and the live settings of
+ * a run at its start. Pure; any thread. */
+#ifndef BST_RUN_START_H
+#define BST_RUN_START_H
+
+#include "core/run/preset.h"
+#include "core/train/train.h"
+#include "core/tune/plan.h"
+
+struct bst_start { /* storage that a bst_train_cfg borrows from; as long-lived as the trainer */
+    struct bst_lr_group groups[BST_PRESET_GROUPS];
+};
+
+/* `preset` is borrowed too. The data's own size, channels and classes fill what the preset leaves
+ * open. BST_E_NOTFOUND: no such net or backend; BST_E_RANGE: the net and the data do not fit. */
+BST_MUST_USE enum bst_err bst_start_train_cfg(const struct bst_preset *preset,
+                                              const struct bst_net_table *nets,
+                                              struct bst_start *store, struct bst_train_cfg *out);
+
+/* The live settings a run of this preset starts with, over `dataset` samples an epoch. `env` gives
+ * the ranks and what fits; the split is worked out. */
+BST_MUST_USE enum bst_err bst_start_live(const struct bst_preset *preset,
+                                         const struct bst_plan_env *env, struct bst_live *out);
+
+#endif
