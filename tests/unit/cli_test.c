@@ -118,7 +118,6 @@ static void refusals_say_what_and_where_to_look(void **state)
         {"zzzzzz", "bstune: unknown command: zzzzzz\nTry 'bstune --help'.\n"},
         {"--zz", "bstune: unknown option: --zz\nTry 'bstune --help'.\n"},
         {"help zzzzzz", "bstune: unknown command: zzzzzz\nTry 'bstune --help'.\n"},
-        {"run", "bstune run: missing argument: PRESET\nTry 'bstune run --help'.\n"},
         {"run a b", "bstune run: one argument too many: b\nTry 'bstune run --help'.\n"},
         {"run a --set", "bstune run: needs an argument: --set\nTry 'bstune run --help'.\n"},
         {"run a --headles", "bstune run: unknown option: --headles\nTry 'bstune run --help'.\n"},
@@ -130,7 +129,7 @@ static void refusals_say_what_and_where_to_look(void **state)
          "bstune run: --color is auto|always|never, not al\nTry 'bstune run --help'.\n"},
         {"list --\033[2J", "bstune list: unknown option: --\\x1b[2J\nTry 'bstune list --help'.\n"},
         {"list x", "bstune list: one argument too many: x\nTry 'bstune list --help'.\n"},
-        {"stop -j", "bstune stop: an option of 'bstune list': -j\nTry 'bstune stop --help'.\n"},
+        {"attach -j", "bstune attach: an option of 'bstune list': -j\nTry 'bstune attach --help'.\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(parse(rows[i].line), 2);

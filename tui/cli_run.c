@@ -1,0 +1,148 @@
+#include "tui/cli_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/alloc.h"
+#include "core/run/run_dir.h"
+
+static int preset_error(const struct tui_call *c, const struct bst_preset_errors *errs)
+{
+    if (errs->n)
+        fputs(errs->text.data, c->err);
+    else
+        fprintf(c->err, "bstune run: %s\n", bst_err_text());
+    return TUI_EXIT_USAGE;
+}
+
+/* --init FILE is the key of the same name. */
+static int gather_sets(const struct tui_call *c, struct tui_run *r)
+{
+    const char *init = tui_value(c, TUI_OPTION_INIT);
+    for (int i = 0; i < c->cli->n_sets; i++)
+        r->sets[r->n_sets++] = c->cli->sets[i];
+    if (!init)
+        return TUI_EXIT_DONE;
+    if (snprintf(r->init, sizeof r->init, "init=%s", init) >= (int)sizeof r->init)
+        return tui_usage(c, "--init: a path of at most %d bytes", BST_PRESET_PATH - 1);
+    r->sets[r->n_sets++] = r->init;
+    return TUI_EXIT_DONE;
+}
+
+static int load(const struct tui_call *c, struct tui_run *r, const char *name, int n_sets)
+{
+    struct bst_preset_errors errs;
+    int code = TUI_EXIT_DONE;
+    bst_preset_errors_init(&errs);
+    enum bst_err err = bst_preset_load(r->env, name, r->sets, n_sets, &r->preset, &errs);
+    if (!err)
+        err = bst_preset_check_net(&r->preset, c->nets, name, &errs);
+    if (err)
+        code = preset_error(c, &errs);
+    bst_preset_errors_fini(&errs);
+    return code;
+}
+
+/* What a run was started with is what it goes on with. */
+static int resume(const struct tui_call *c, struct tui_run *r)
+{
+    char path[768];
+    struct bst_preset_difference diff[BST_N_PARAMS];
+    struct bst_preset given = r->preset;
+    bst_run_path(r->dir, "preset.yaml", path);
+    if (access(path, F_OK)) {
+        if (c->cli->n_operands)
+            return TUI_EXIT_DONE;
+        return tui_usage(c, "%s: no run to resume, and no PRESET to start one", r->dir);
+    }
+    int code = load(c, r, path, 0);
+    if (code || !c->cli->n_operands)
+        return code;
+    int n = bst_preset_diff(&r->preset, &given, diff);
+    for (int i = 0; i < n; i++)
+        fprintf(c->err, "bstune run: %s stays %s, the run was started with it (asked for: %s)\n",
+                bst_param_at(diff[i].id)->key, diff[i].before, diff[i].after);
+    return TUI_EXIT_DONE;
+}
+
+static int newest_of(const struct tui_call *c, struct tui_run *r)
+{
+    struct bst_run_info *list;
+    int n, found = -1;
+    size_t len = strlen(r->preset.id);
+    if (bst_run_list(BST_RUNS_ROOT, &list, &n))
+        return tui_fail(c, TUI_EXIT_FAILED);
+    for (int i = 0; i < n && found < 0; i++)
+        if (!strncmp(list[i].name, r->preset.id, len) && list[i].name[len] == '-')
+            found = i;
+    if (found >= 0)
+        snprintf(r->dir, sizeof r->dir, "%s", list[found].dir);
+    bst_free(list);
+    if (found >= 0)
+        return TUI_EXIT_DONE;
+    fprintf(c->err, "bstune run: no run of %s under %s/ to resume\n", r->preset.id, BST_RUNS_ROOT);
+    return TUI_EXIT_NO_RUN;
+}
+
+static int choose_dir(const struct tui_call *c, struct tui_run *r)
+{
+    const char *given = tui_value(c, TUI_OPTION_RUN_DIR);
+    const char *name = r->preset.id[0] ? r->preset.id : "run";
+    bool again = tui_given(c, TUI_OPTION_RESUME);
+    if (!given && again) {
+        int code = newest_of(c, r);
+        return code ? code : resume(c, r);
+    }
+    if (given ? bst_run_dir_at(given, r->dir) : bst_run_dir_new(BST_RUNS_ROOT, name, r->dir))
+        return tui_fail(c, TUI_EXIT_FAILED);
+    return again ? resume(c, r) : TUI_EXIT_DONE;
+}
+
+/* The lock first: two that start at once must not both find the folder unused. */
+static int claim(const struct tui_call *c, struct tui_run *r)
+{
+    int code = choose_dir(c, r);
+    if (code)
+        return code;
+    if (bst_run_lock(r->dir, &r->lock))
+        return tui_fail(c, TUI_EXIT_FAILED);
+    if (tui_given(c, TUI_OPTION_RESUME) || !bst_run_dir_used(r->dir))
+        return TUI_EXIT_DONE;
+    return tui_usage(c, "%s has a run already; --resume goes on with it", r->dir);
+}
+
+static int prepare(const struct tui_call *c, struct tui_run *r)
+{
+    bool from_dir = tui_given(c, TUI_OPTION_RESUME) && tui_given(c, TUI_OPTION_RUN_DIR);
+    if (!c->cli->n_operands && !from_dir)
+        return tui_usage(c, "PRESET is missing");
+    return c->cli->n_operands ? load(c, r, c->cli->operands[0], r->n_sets) : TUI_EXIT_DONE;
+}
+
+static bool has_terminal(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
+}
+
+int tui_verb_run(const struct tui_call *c)
+{
+    struct tui_run *r = bst_xalloc(sizeof *r);
+    r->lock = -1;
+    r->env = bst_preset_env_new(c->nets);
+    int code = gather_sets(c, r);
+    if (!code)
+        code = prepare(c, r);
+    if (!code && !tui_given(c, TUI_OPTION_HEADLESS) && has_terminal()) {
+        code = tui_run_spawn(c, r);
+    } else if (!code) {
+        code = claim(c, r);
+        if (!code)
+            code = tui_run_here(c, r);
+    }
+    bst_run_unlock(r->lock);
+    bst_preset_env_free(r->env);
+    bst_free(r);
+    return code;
+}

@@ -1,0 +1,30 @@
+/* The parts of `bstune run`: the trainer in this process, or spawned with a console on it. */
+#ifndef TUI_CLI_RUN_H
+#define TUI_CLI_RUN_H
+
+#include "core/run/preset.h"
+#include "tui/verbs.h"
+
+struct tui_run {
+    struct bst_preset_env *env;
+    struct bst_preset preset;
+    char dir[512]; /* claimed: `lock` is its owner's */
+    int lock;
+    const char *sets[TUI_ARGS_MAX + 1]; /* --set, and --init as one */
+    int n_sets;
+    char init[BST_PRESET_PATH + 8];
+};
+
+/* --headless: trains in the foreground; gives the run's exit code. */
+int tui_run_here(const struct tui_call *c, struct tui_run *r);
+/* Starts the same in a session of its own, then a console on it. */
+int tui_run_spawn(const struct tui_call *c, struct tui_run *r);
+
+/* A console on `dir` with the options of the call; `env` for the preset picker. */
+int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
+                     bool started_here);
+
+/* The descriptor on which a spawned trainer says that it is there. */
+#define TUI_READY_ENV "BSTUNE_READY_FD"
+
+#endif

@@ -1,0 +1,46 @@
+#include <stdio.h>
+
+#include "nets/nets.h"
+#include "tui/preset_cmd.h"
+#include "tui/verbs.h"
+
+static int (*const verbs[TUI_N_VERBS])(const struct tui_call *c) = {
+    [TUI_VERB_RUN] = tui_verb_run,       [TUI_VERB_ATTACH] = tui_verb_attach,
+    [TUI_VERB_LIST] = tui_verb_list,     [TUI_VERB_STATUS] = tui_verb_status,
+    [TUI_VERB_CTL] = tui_verb_ctl,       [TUI_VERB_STOP] = tui_verb_stop,
+    [TUI_VERB_PRESET] = tui_verb_preset,
+};
+
+int tui_verb_preset(const struct tui_call *c)
+{
+    return tui_preset_cmd(c->cli->n_rest, c->cli->rest, &net_table, c->out, c->err);
+}
+
+static int version(void)
+{
+    printf("bstune %s\n", BST_VERSION);
+    return TUI_EXIT_DONE;
+}
+
+/* A pipe that was closed or a full disk is a failure of whatever was printed. */
+static int flushed(int code)
+{
+    bool bad = fflush(stdout) || ferror(stdout);
+    return bad && code == TUI_EXIT_DONE ? TUI_EXIT_FAILED : code;
+}
+
+int main(int argc, char **argv)
+{
+    struct tui_cli cli;
+    struct tui_call c = {.cli = &cli, .nets = &net_table, .out = stdout, .err = stderr};
+    int code = tui_cli_parse(argc, argv, &cli, stderr);
+    if (code)
+        return code;
+    if (cli.verb == TUI_VERB_VERSION)
+        return flushed(version());
+    if (cli.verb == TUI_VERB_HELP) {
+        tui_cli_help(cli.about, stdout);
+        return flushed(TUI_EXIT_DONE);
+    }
+    return flushed(verbs[cli.verb](&c));
+}

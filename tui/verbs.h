@@ -1,0 +1,38 @@
+/* The verbs of the command line: each a file with one function, which gives the process's exit
+ * code; and what they share. One thread. */
+#ifndef TUI_VERBS_H
+#define TUI_VERBS_H
+
+#include "core/base/err.h"
+#include "tui/cli.h"
+
+enum { TUI_EXIT_DONE = 0, TUI_EXIT_FAILED = 1, TUI_EXIT_USAGE = 2, TUI_EXIT_NO_RUN = 4 };
+
+struct bst_net_table;
+
+struct tui_call {
+    const struct tui_cli *cli;
+    const struct bst_net_table *nets; /* from main, which alone knows them */
+    FILE *out, *err;
+};
+
+int tui_verb_run(const struct tui_call *c);
+int tui_verb_attach(const struct tui_call *c);
+int tui_verb_list(const struct tui_call *c);
+int tui_verb_status(const struct tui_call *c);
+int tui_verb_ctl(const struct tui_call *c);
+int tui_verb_stop(const struct tui_call *c);
+int tui_verb_preset(const struct tui_call *c);
+
+bool tui_given(const struct tui_call *c, enum tui_option o);
+const char *tui_value(const struct tui_call *c, enum tui_option o); /* NULL: not given */
+/* The RUN operand, NULL when it was left out. */
+const char *tui_run_operand(const struct tui_call *c);
+/* "bstune VERB: " and the last error's text; gives `code`. */
+int tui_fail(const struct tui_call *c, int code);
+/* "bstune VERB: " and a text of one's own; gives TUI_EXIT_USAGE. */
+int tui_usage(const struct tui_call *c, const char *fmt, ...) BST_PRINTF(2, 3);
+/* What an error of a client or a look-up means to a script. */
+int tui_code_of(enum bst_err err);
+
+#endif
