@@ -3,6 +3,8 @@ bst_test(unit.comm unit comm_test.c LINKS bst_comm bst_base)
 
 set(train_libs bst_train bst_comm bst_data bst_backend bst_graph bst_tune bst_base m)
 bst_test(unit.train.update unit train_update_test.c train_support.c LINKS ${train_libs})
+bst_test(unit.train.state unit train_state_test.c train_support.c LINKS ${train_libs})
+bst_test(unit.train.memory unit train_memory_test.c train_support.c LINKS ${train_libs})
 bst_test(unit.train.checkpoint unit train_checkpoint_test.c train_support.c train_iofault.c
     LINKS ${train_libs})
 bst_test(unit.train.crash unit train_crash_test.c train_support.c train_iofault.c LINKS ${train_libs})
