@@ -12,10 +12,31 @@
 
 enum { BLOCK_SUMS = 2 }; /* a thread's partial sums of this block and of the one before */
 
-/* Saved statistics: mean, then 1/√(var + eps), of every channel with padding. */
-static size_t saved_bytes(const struct cpu_act *a)
+/* Saved: mean, then 1/√(var + eps), of every channel with padding; with a residual and a ReLU then a bit
+ * for every real that passed, plane after plane in whole bytes. */
+static size_t stats_bytes(const struct cpu_act *a)
 {
     return (size_t)a->n_cb * (size_t)a->block * 2 * sizeof(float);
+}
+
+static size_t open_bytes(const struct cpu_act *a)
+{
+    return (a->plane + 7) / 8;
+}
+
+static bool keeps_open(const struct bst_instr *in)
+{
+    return (in->flags & BST_IF_RELU) && (in->flags & BST_IF_RESIDUAL);
+}
+
+/* Results larger than this leave the caches before they are read again: written past them, they cost
+ * no read of the line that is overwritten. */
+#define STREAM_BYTES ((size_t)4 << 20)
+
+static bool streams(const struct cpu_act *a, const void *out, const void *from)
+{
+    return out != from && a->block > 1 &&
+           (size_t)a->n * (size_t)a->n_cb * a->plane * sizeof(float) > STREAM_BYTES;
 }
 
 /* How a team shares the blocks. */
@@ -27,11 +48,16 @@ struct share {
     struct cpu_bn_sums *sums;
 };
 
-static struct share share_of(const struct cpu_act *a, void *scratch)
+/* What the team reads twice should stay in the last-level cache in between. */
+#define CACHE_BYTES ((size_t)4 << 20)
+
+static struct share share_of(const struct cpu_act *a, int n_streams, void *scratch)
 {
     struct share s = {.me = omp_get_thread_num(), .team = omp_get_num_threads(), .sums = scratch};
+    size_t block_bytes = (size_t)a->n * a->plane * sizeof(float) * (size_t)n_streams;
 
-    s.by_batch = s.team > 1 && a->n_cb % s.team && a->n_cb < 8 * s.team;
+    s.by_batch = s.team > 1 && ((a->n_cb % s.team && a->n_cb < 8 * s.team) ||
+                                (block_bytes * (size_t)s.team > CACHE_BYTES && a->n >= s.team));
     s.n1 = a->n;
     s.cb1 = a->n_cb;
     if (s.by_batch) {
@@ -110,7 +136,9 @@ static enum bst_err describe_train(struct bst_be *be, const struct bst_program *
 {
     (void)accumulate;
     BST_TRY(describe_common(be, p, in, w, h));
-    w->raw_bytes[1] = saved_bytes(&h->act);
+    w->raw_bytes[1] = stats_bytes(&h->act);
+    if (keeps_open(in))
+        w->raw_bytes[1] += (size_t)h->act.n * (size_t)h->act.n_cb * open_bytes(&h->act);
     w->dst[1] = BST_LAYOUT_PLAIN;
     if (in->flags & BST_IF_RESIDUAL)
         w->inplace[0] = 5;
@@ -137,7 +165,8 @@ static void shift_of(const struct cpu_act *a, const float *x, float shift[CPU_LA
 struct train_args {
     const float *x, *scale, *shift, *residual;
     float *run_mean, *run_var, *y, *saved;
-    bool relu;
+    uint8_t *open;
+    bool relu, stream;
 };
 
 /* Statistics of block cb into its coefficients; one thread also saves and stages them. */
@@ -188,12 +217,18 @@ static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const
         settle(a, t, cb, at, &all, !s->by_batch || s->me == 0, &k);
         for (int n = s->n0; n < s->n1; n++) {
             size_t o = plane_at(a, n, cb);
-            struct cpu_bn_plane p = {.x = t->x + o, .out = t->y + o, .n = a->plane, .relu = t->relu};
+            struct cpu_bn_plane p = {.x = t->x + o,
+                                     .out = t->y + o,
+                                     .n = a->plane,
+                                     .relu = t->relu,
+                                     .stream = t->stream};
 
             p.r = t->residual ? t->residual + o : NULL;
+            p.open = t->open ? t->open + o / a->plane * open_bytes(a) : NULL;
             be->vec->bn_apply(&p, &k);
         }
     }
+    cpu_vec_fence();
 }
 
 static enum bst_err run_train(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
@@ -210,9 +245,11 @@ static enum bst_err run_train(struct bst_be *be, struct cpu_handle *h, const str
     int team = team_of(be, a);
 
     t.residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
+    t.open = keeps_open(c->in) ? (uint8_t *)c->dst[1] + stats_bytes(a) : NULL;
+    t.stream = streams(a, t.y, t.residual);
 #pragma omp parallel num_threads(team)
     {
-        struct share s = share_of(a, c->scratch);
+        struct share s = share_of(a, 1, c->scratch);
 
         train_blocks(be, a, &s, &t);
     }
@@ -292,7 +329,8 @@ static enum bst_err describe_bwd(struct bst_be *be, const struct bst_program *p,
 }
 
 struct bwd_args {
-    const float *x, *dy, *dy2, *scale, *shift, *saved, *y;
+    const float *x, *dy, *dy2, *scale, *shift, *saved;
+    uint8_t *open;
     float *dx, *dscale, *dshift, *dr;
     bool relu, add_scale, add_shift;
 };
@@ -353,7 +391,7 @@ static void bwd_blocks(const struct bst_be *be, const struct cpu_act *a, const s
                 if (!pass || !t->dr) {
                     p.relu = t->relu;
                     p.dy2 = t->dy2 ? t->dy2 + o : NULL;
-                    p.y = t->y ? t->y + o : NULL;
+                    p.open = t->open ? t->open + o / a->plane * open_bytes(a) : NULL;
                     p.dr = t->dr ? t->dr + o : NULL;
                 }
                 if (pass)
@@ -386,12 +424,12 @@ static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struc
                          .add_shift = cpu_adds(c, 2)};
     int team = team_of(be, a);
 
-    t.y = residual ? c->src[5] : NULL;
+    t.open = keeps_open(c->in) ? (uint8_t *)c->src[4] + stats_bytes(a) : NULL;
     t.dr = residual ? c->dst[3] : NULL;
     t.dy2 = two ? c->src[c->in->n_src - 1] : NULL;
 #pragma omp parallel num_threads(team)
     {
-        struct share s = share_of(a, c->scratch);
+        struct share s = share_of(a, two ? 3 : 2, c->scratch);
 
         bwd_blocks(be, a, &s, &t);
     }

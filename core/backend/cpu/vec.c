@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 /* Bodies are written once with vector extensions and inlined into one function an instruction set: a
  * body takes no vector by value, since that would be another call convention in each. */
 #define BODY static inline __attribute__((always_inline)) void
@@ -18,6 +22,22 @@ typedef double v4d __attribute__((vector_size(32), aligned(8), may_alias));
 #define KEEP(x, m) ((v8)((v8i)(x) & (m)))
 /* A ReLU lets NaN through, as PyTorch's does: what is not ≤ 0 passes. */
 #define OPEN(x) (~(v8i)((x) <= 0.0f))
+
+#if defined(__x86_64__)
+/* What every x86-64 has: halves of a vector, one call convention. */
+#define LOW(v) __builtin_shufflevector(v, v, 0, 1, 2, 3)
+#define HIGH(v) __builtin_shufflevector(v, v, 4, 5, 6, 7)
+#define STREAM(p, v) (_mm_stream_ps(p, (__m128)LOW(v)), _mm_stream_ps((p) + 4, (__m128)HIGH(v)))
+#define BITS(m) \
+    (uint8_t)(_mm_movemask_ps((__m128)LOW(m)) | _mm_movemask_ps((__m128)HIGH(m)) << 4)
+#else
+#define STREAM(p, v) STORE(p, v)
+#define BITS(m)                                                                                    \
+    (uint8_t)((m[0] & 1) | (m[1] & 2) | (m[2] & 4) | (m[3] & 8) | (m[4] & 16) | (m[5] & 32) |      \
+              (m[6] & 64) | (m[7] & 128))
+#endif
+/* All ones where the bit is set. */
+#define FROM_BITS(b) ((v8i)(((v8i){1, 2, 4, 8, 16, 32, 64, 128} & (int32_t)(b)) != 0))
 
 /* Single-precision sums run over this many reals before they go into doubles. */
 #define CHUNK 2048
@@ -61,10 +81,11 @@ BODY bn_stats(const float *x, size_t n, const float shift[CPU_LANES], struct cpu
 }
 
 BODY bn_apply_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, const bool relu,
-                 const bool residual)
+                 const bool residual, const bool stream)
 {
     const float *x = p->x, *r = p->r;
     float *out = p->out;
+    uint8_t *open = p->open;
     const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
     const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
     size_t i = 0, n = p->n;
@@ -75,38 +96,55 @@ BODY bn_apply_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, cons
 
             if (residual)
                 y += LOAD(r + i + 8 * h);
-            if (relu)
-                y = KEEP(y, OPEN(y));
-            STORE(out + i + 8 * h, y);
+            if (relu) {
+                v8i pass = OPEN(y);
+
+                y = KEEP(y, pass);
+                if (residual && open)
+                    open[i / 8 + (size_t)h] = BITS(pass);
+            }
+            if (stream)
+                STREAM(out + i + 8 * h, y);
+            else
+                STORE(out + i + 8 * h, y);
         }
+    if (residual && open && i < n)
+        memset(open + i / 8, 0, (n - i + 7) / 8);
     for (size_t j = 0; i < n; i++, j++) {
         float y = (x[i] - k->mean[j]) * k->a[j] + k->b[j];
 
         if (residual)
             y += r[i];
+        if (residual && open && !(y <= 0.0f))
+            open[i / 8] |= (uint8_t)(1 << i % 8);
         out[i] = relu && y <= 0.0f ? 0.0f : y;
     }
 }
 
 BODY bn_apply(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)
 {
-    if (p->relu && p->r)
-        bn_apply_as(p, k, true, true);
-    else if (p->relu)
-        bn_apply_as(p, k, true, false);
-    else if (p->r)
-        bn_apply_as(p, k, false, true);
-    else
-        bn_apply_as(p, k, false, false);
+#define CASE(RELU, RESIDUAL, FAR)                                                                  \
+    if (p->relu == (RELU) && !p->r == !(RESIDUAL) && p->stream == (FAR))                           \
+    bn_apply_as(p, k, RELU, RESIDUAL, FAR)
+    CASE(true, true, true);
+    CASE(true, true, false);
+    CASE(true, false, true);
+    CASE(true, false, false);
+    CASE(false, true, true);
+    CASE(false, true, false);
+    CASE(false, false, true);
+    CASE(false, false, false);
+#undef CASE
 }
 
-/* What is behind the ReLU is known from x, or from y when a residual was added. */
-enum mask { MASK_NONE, MASK_X, MASK_Y };
+/* What the ReLU let through is known from x, or from the bits kept when a residual was added. */
+enum mask { MASK_NONE, MASK_X, MASK_BITS };
 
 BODY bn_bwd_reduce_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k,
                       struct cpu_bn_sums *t, const enum mask mask, const bool two, const bool keep)
 {
-    const float *x = p->x, *dy = p->dy, *dy2 = p->dy2, *y = p->y;
+    const float *x = p->x, *dy = p->dy, *dy2 = p->dy2;
+    const uint8_t *open = p->open;
     float *dr = p->dr;
     const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
     const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
@@ -124,8 +162,8 @@ BODY bn_bwd_reduce_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k,
                     g += LOAD(dy2 + i + 8 * h);
                 if (mask == MASK_X)
                     g = KEEP(g, OPEN(d * a[h] + b[h]));
-                if (mask == MASK_Y)
-                    g = KEEP(g, OPEN(LOAD(y + i + 8 * h)));
+                if (mask == MASK_BITS)
+                    g = KEEP(g, FROM_BITS(open[i / 8 + (size_t)h]));
                 if (keep)
                     STORE(dr + i + 8 * h, g);
                 s[h] += g;
@@ -139,7 +177,9 @@ BODY bn_bwd_reduce_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k,
     for (size_t j = 0; i < n; i++, j++) {
         float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
 
-        if ((mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f) || (mask == MASK_Y && y[i] <= 0.0f))
+        if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
+            g = 0.0f;
+        if (mask == MASK_BITS && !(open[i / 8] >> i % 8 & 1))
             g = 0.0f;
         if (keep)
             dr[i] = g;
@@ -151,7 +191,7 @@ BODY bn_bwd_reduce_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k,
 BODY bn_bwd_reduce(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, struct cpu_bn_sums *t)
 {
     const bool two = p->dy2, keep = p->dr;
-    const enum mask mask = !p->relu ? MASK_NONE : p->y ? MASK_Y : MASK_X;
+    const enum mask mask = !p->relu ? MASK_NONE : p->open ? MASK_BITS : MASK_X;
 
 #define CASE(M, T, K)                                                                              \
     if (mask == (M) && two == (T) && keep == (K))                                                  \
@@ -162,8 +202,8 @@ BODY bn_bwd_reduce(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, st
     CASE(MASK_NONE, true, true);
     CASE(MASK_X, false, false);
     CASE(MASK_X, true, false);
-    CASE(MASK_Y, false, true);
-    CASE(MASK_Y, true, true);
+    CASE(MASK_BITS, false, true);
+    CASE(MASK_BITS, true, true);
 #undef CASE
 }
 
@@ -313,28 +353,35 @@ BODY sgd(float *w, float *v, const float *g, size_t n, const struct cpu_sgd_coef
 }
 
 /* First of equals wins; NaN wins over all, as in PyTorch. */
-BODY max_pool_row(float *y, uint8_t *index, const float *x, int w, int ow, int block, int kernel,
-                  int stride, int pad, int k0, int k1)
+BODY max_pool_row_as(float *y, uint8_t *index, const float *x, int w, int ow, int block,
+                     const int kernel, int stride, int pad, int k0, int k1)
 {
     for (int o = 0; o < ow; o++) {
         int at = o * stride - pad, j0 = at < 0 ? -at : 0, j1 = at + kernel > w ? w - at : kernel;
-        v8 best = {0};
-        v8i where = {0};
-        bool any = false;
+        v8 best = LOAD(x + ((ptrdiff_t)k0 * w + at + j0) * block);
+        v8i where = (v8i)(v8){0} + (k0 * kernel + j0);
 
         for (int i = k0; i < k1; i++)
             for (int j = j0; j < j1; j++) {
                 v8 v = LOAD(x + ((ptrdiff_t)i * w + at + j) * block);
-                v8i take = any ? (v8i)(v > best) | (v8i)(v != v) : (v8i)(v8){0} - 1;
+                v8i take = (v8i)(v > best) | (v8i)(v != v);
                 v8i here = (v8i)(v8){0} + (i * kernel + j);
 
                 best = (v8)(((v8i)v & take) | ((v8i)best & ~take));
                 where = (here & take) | (where & ~take);
-                any = true;
             }
-        STORE(y + (size_t)o * block, best);
-        *(v8b *)(index + (size_t)o * block) = __builtin_convertvector(where, v8b);
+        STORE(y + (size_t)o * (size_t)block, best);
+        *(v8b *)(index + (size_t)o * (size_t)block) = __builtin_convertvector(where, v8b);
     }
+}
+
+BODY max_pool_row(float *y, uint8_t *index, const float *x, int w, int ow, int block, int kernel,
+                  int stride, int pad, int k0, int k1)
+{
+    if (kernel == 3)
+        max_pool_row_as(y, index, x, w, ow, block, 3, stride, pad, k0, k1);
+    else
+        max_pool_row_as(y, index, x, w, ow, block, kernel, stride, pad, k0, k1);
 }
 
 BODY max_pool_row_bwd(float *dx, const float *dy, const uint8_t *index, int w, int ow, int block,
@@ -420,6 +467,13 @@ BODY max_pool_row_bwd(float *dx, const float *dy, const uint8_t *index, int w, i
     };
 
 VEC_TABLE(plain, "plain", )
+
+void cpu_vec_fence(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
 
 const struct cpu_vec *cpu_vec_plain(void)
 {

@@ -28,11 +28,13 @@ struct cpu_bn_sums {
 struct cpu_bn_plane {
     const float *x, *r;
     const float *dy, *dy2; /* dy2: NULL when there is none */
-    const float *y;        /* the ReLU's mask, when there was a residual */
+    uint8_t *open;         /* with ReLU and residual: a bit for each real that passed. A thirty-second
+                              of what reading y again would cost */
     float *out;            /* y or dx */
     float *dr;             /* the residual's gradient: g, written by the reduction */
     size_t n;              /* reals */
     bool relu;
+    bool stream;           /* out goes past the caches; it must lie on 16 bytes. cpu_vec_fence() after */
 };
 
 struct cpu_sgd_coef {
@@ -62,6 +64,9 @@ struct cpu_vec {
     void (*max_pool_row_bwd)(float *dx, const float *dy, const uint8_t *index, int w, int ow, int block,
                              int kernel, int stride, int pad, int k0, int k1);
 };
+
+/* Makes this thread's streamed results visible to the others. */
+void cpu_vec_fence(void);
 
 const struct cpu_vec *cpu_vec_best(void);
 const struct cpu_vec *cpu_vec_plain(void);
