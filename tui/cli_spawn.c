@@ -13,8 +13,6 @@
 #include "tui/console.h"
 
 extern char **environ;
-#pragma weak tui_console
-#pragma weak tui_console_restore
 
 static struct tui_preset *picker(const struct bst_preset_env *env, struct bst_preset_entry **list,
                                  int *n)
@@ -76,10 +74,6 @@ int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env,
     };
     if (read_options(c, &cfg))
         return TUI_EXIT_USAGE;
-    if (!tui_console) {
-        fprintf(c->err, "bstune %s: this build has no console\n", tui_verb_at(c->cli->verb)->word);
-        return TUI_EXIT_FAILED;
-    }
     struct tui_preset *presets = picker(env, &list, &cfg.n_presets);
     cfg.presets = presets;
     bst_panic_hook(tui_console_restore);

@@ -1,0 +1,21 @@
+/* A run that never was, for screens that must be the same each time: 3.4 epochs of a small ResNet, made
+ * from formulas, and a trainer that answers as the real one does. */
+#ifndef TESTS_TUI_FAKE_H
+#define TESTS_TUI_FAKE_H
+
+#include "tui/link.h"
+
+enum fake_kind {
+    FAKE_USUAL,
+    FAKE_EMPTY,    /* connected, nothing has happened yet */
+    FAKE_DIVERGED, /* a loss that is not finite, a layer too, a failed run */
+    FAKE_MANY,     /* eight devices, three hundred layers, long and hostile names */
+    FAKE_OTHER,    /* another console drives */
+    FAKE_LOST,     /* the trainer does not answer */
+};
+
+struct tui_link *fake_open(enum fake_kind kind);
+/* -1 when there is no such word */
+int fake_kind_by_name(const char *name);
+
+#endif

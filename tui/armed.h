@@ -1,0 +1,24 @@
+/* A change on its way: armed by a key or a typed command, worked out by the trainer as a dry run, applied
+ * by y, dropped by Esc or by itself. Never acts on a proposal that the person has not had time to see. */
+#ifndef TUI_ARMED_H
+#define TUI_ARMED_H
+
+#include "tui/model.h"
+
+#define TUI_ARMED_LIFE 10.0  /* seconds until an armed change drops by itself */
+#define TUI_ARMED_DEAF 0.3   /* seconds after arming in which y is not heard */
+
+/* One press of a key that adds up; direction +1 or -1. Net 0 drops the change. */
+void tui_armed_press(struct tui_model *m, struct tui_link *link, enum tui_armed_kind kind,
+                     int direction);
+void tui_armed_command(struct tui_model *m, struct tui_link *link, const char *text);
+void tui_armed_apply(struct tui_model *m, struct tui_link *link);
+void tui_armed_drop(struct tui_model *m, struct tui_link *link);
+/* Time passes; true when something changed. */
+bool tui_armed_tick(struct tui_model *m, struct tui_link *link);
+/* true when the reply was its own. */
+bool tui_armed_reply(struct tui_model *m, struct tui_link *link, const struct bst_reply *reply);
+/* Seconds until it drops; 0 when it does not. */
+double tui_armed_left(const struct tui_model *m);
+
+#endif

@@ -1,0 +1,159 @@
+#include "tui/chart.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tui/raster.h"
+
+static bool counts(const struct tui_chart *c, double x, double y)
+{
+    return isfinite(y) && x >= c->x0 && x <= c->x1 && (!c->log || y > 0);
+}
+
+static void widen(double v, double *lo, double *hi)
+{
+    *lo = fmin(*lo, v);
+    *hi = fmax(*hi, v);
+}
+
+bool tui_chart_range(const struct tui_chart *c, double *lo, double *hi)
+{
+    *lo = INFINITY;
+    *hi = -INFINITY;
+    for (int s = 0; s < c->n_series; s++)
+        for (int i = 0; i < c->series[s].n; i++) {
+            double x, y;
+            c->series[s].at(c->series[s].arg, i, &x, &y);
+            if (counts(c, x, y))
+                widen(y, lo, hi);
+        }
+    return *lo <= *hi;
+}
+
+static bool find_range(const struct tui_chart *c, double *lo, double *hi)
+{
+    bool any = tui_chart_range(c, lo, hi);
+    if (c->y0 < c->y1) {
+        *lo = c->y0;
+        *hi = c->y1;
+    }
+    for (int i = 0; any && c->levels_in_view && i < c->n_levels; i++)
+        if (!c->log || c->level[i].at > 0)
+            widen(c->level[i].at, lo, hi);
+    /* Room above, so that a maximum just under a round value still gets its label. */
+    if (any && !c->log && c->y0 >= c->y1)
+        *hi += (*hi - *lo) * 0.04;
+    if (c->from_zero && !c->log && *lo > 0)
+        *lo = 0;
+    return any;
+}
+
+static int widest(const struct tui_axis *y)
+{
+    int most = 0;
+    for (int i = 0; i < y->n; i++) {
+        int n = (int)strlen(y->label[i]);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void draw_y(const struct tui_axis *y, struct tui_area a, int columns, int rows)
+{
+    int dots = a.f->symbols == TUI_DOTS_BRAILLE ? 4 : 2, taken = -1;
+    tui_vline(a, columns, 0, rows, TUI_RULE);
+    for (int i = y->n - 1; i >= 0; i--) {
+        double at = tui_axis_at(y, y->tick[i]);
+        int row = (int)lround((1 - at) * (rows * dots - 1)) / dots;
+        if (row < 0 || row >= rows || row <= taken)
+            continue;
+        taken = row;
+        tui_put_right(a, columns, row, TUI_DIM, y->label[i]);
+        tui_cell_put(a, columns, row, TUI_RULE, L'┤');
+    }
+}
+
+static void draw_x(const struct tui_chart *c, const struct tui_axis *x, struct tui_area a, int from,
+                   int row)
+{
+    int width = a.w - from, name = c->x_name ? tui_columns(a.f, c->x_name) : 0;
+    int limit = a.w, next = from;
+    if (name && name + 8 < width) {
+        tui_put_right(a, a.w, row, TUI_DIM, c->x_name);
+        limit = a.w - name - 1;
+    }
+    for (int i = 0; i < x->n; i++) {
+        int n = (int)strlen(x->label[i]);
+        int at = from + (int)lround(tui_axis_at(x, x->tick[i]) * (width - 1)) - n / 2;
+        at = at < from ? from : at;
+        if (at < next || at + n > limit)
+            continue;
+        tui_put(a, at, row, TUI_DIM, x->label[i]);
+        next = at + n + 2;
+    }
+}
+
+static void draw_series(const struct tui_series *s, struct tui_raster *r, const struct tui_axis *x,
+                        const struct tui_axis *y)
+{
+    struct tui_pen pen = {.style = s->style, .every = s->every};
+    for (int i = 0; i < s->n; i++) {
+        double vx, vy;
+        s->at(s->arg, i, &vx, &vy);
+        double fx = tui_axis_at(x, vx), fy = tui_axis_at(y, vy);
+        if (!(fx >= 0 && fx <= 1)) {
+            /* One point outside still says where the line comes from. */
+            pen.down = false;
+            continue;
+        }
+        if (!isfinite(vy) && s->show_gaps)
+            tui_raster_mark(r, fx, 0, L'!', TUI_BAD);
+        if (s->mark)
+            tui_raster_mark(r, fx, isfinite(vy) ? fy : NAN, s->mark, s->style);
+        else
+            tui_raster_line(r, &pen, fx, fy);
+    }
+}
+
+static void draw_plot(const struct tui_chart *c, struct tui_area a, const struct tui_axis *x,
+                      const struct tui_axis *y)
+{
+    struct tui_raster r;
+    tui_raster_init(&r, a.f->symbols, a.w, a.h);
+    for (int i = 0; i < c->n_levels; i++)
+        tui_raster_hline(&r, tui_axis_at(y, c->level[i].at), c->level[i].every, c->level[i].style);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < c->n_series; i++)
+            if (pass == (c->series[i].mark != 0))
+                draw_series(&c->series[i], &r, x, y);
+    for (int i = 0; i < c->n_uprights; i++)
+        tui_raster_vline(&r, tui_axis_at(x, c->upright[i].at), c->upright[i].mark,
+                         c->upright[i].style);
+    tui_raster_draw(&r, a);
+    tui_raster_fini(&r);
+}
+
+void tui_chart_draw(const struct tui_chart *c, struct tui_area a)
+{
+    double lo, hi;
+    struct tui_axis x, y;
+    if (a.w < 1 || a.h < 1)
+        return;
+    bool any = find_range(c, &lo, &hi);
+    bool x_labels = a.h >= 4, y_labels = a.w >= 24 && a.h >= 2;
+    int rows = a.h - x_labels;
+    tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit, rows / 2 + 1);
+    int from = y_labels ? widest(&y) + 1 : 0;
+    tui_axis_make(&x, c->x0, c->x1, false, c->x_unit, (a.w - from) / 9 + 1);
+    struct tui_area plot = tui_area_sub(a, from, 0, a.w - from, rows);
+    if (y_labels && any)
+        draw_y(&y, a, from - 1, rows);
+    if (any && x_labels)
+        draw_x(c, &x, a, from, a.h - 1);
+    if (any)
+        draw_plot(c, plot, &x, &y);
+    else if (c->empty)
+        tui_put_cut(a, (a.w - tui_columns(a.f, c->empty)) / 2 > 0
+                           ? (a.w - tui_columns(a.f, c->empty)) / 2 : 0,
+                    a.h / 2, a.w, TUI_DIM, c->empty);
+}

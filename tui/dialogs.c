@@ -1,0 +1,138 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/format.h"
+#include "tui/render.h"
+
+/* Text in `w` columns from row y on, broken at blanks; returns the row after it. */
+static int put_wrapped(struct tui_area a, int y, enum tui_style style, const char *text)
+{
+    char line[256];
+    while (*text && y < a.h) {
+        size_t take = 0, edge = 0;
+        int room = a.w < 250 ? a.w : 250;
+        for (size_t i = 0; i < sizeof line - 5; i++) {
+            snprintf(line, sizeof line, "%.*s", (int)i, text);
+            if ((text[i] & 0xC0) != 0x80 && tui_columns(a.f, line) <= room)
+                take = i;
+            if (!text[i] || (text[i] == ' ' && take == i))
+                edge = i;
+            if (!text[i] || tui_columns(a.f, line) > room)
+                break;
+        }
+        take = edge && (edge == take || text[take]) ? edge : take;
+        if (!take)
+            return y;
+        snprintf(line, sizeof line, "%.*s", (int)take, text);
+        tui_put(a, 0, y++, style, line);
+        text += take;
+        while (*text == ' ')
+            text++;
+    }
+    return y;
+}
+
+static int draw_about(const struct tui_preset *p, struct tui_area a)
+{
+    int y = 0;
+    tui_put_cut(a, 0, y++, a.w, TUI_STRONG, p->title && p->title[0] ? p->title : p->name);
+    if (p->about && p->about[0])
+        y = put_wrapped(tui_area_sub(a, 0, 0, a.w, a.h / 2 > 3 ? a.h / 2 : a.h), y, TUI_DIM,
+                        p->about);
+    return y + 1;
+}
+
+static void draw_diff(const struct tui_preset_answer *p, struct tui_area a, int y)
+{
+    const struct bst_reply *r = &p->reply;
+    char memory[2 * TUI_NUM];
+    if (!p->asked || !p->come) {
+        tui_put(a, 0, y, TUI_DIM, p->asked ? "asking the trainer …" : "the trainer does not answer");
+        return;
+    }
+    if (!r->ok) {
+        int x = tui_putf(a, 0, y, TUI_BAD, "%s%s", r->code, r->code[0] ? " " : "");
+        put_wrapped(tui_area_sub(a, x, 0, a.w - x, a.h), y, TUI_BAD, r->text);
+        return;
+    }
+    if (!r->n_changes)
+        tui_put(a, 0, y++, TUI_DIM, "changes nothing that can change while it runs");
+    for (int i = 0; i < r->n_changes && y < a.h; i++, y++) {
+        int x = tui_put_cut(a, 0, y, 28, TUI_NORMAL, r->changes[i].key);
+        x = x < 28 ? 28 : x;
+        x += 1 + tui_put(a, x + 1, y, TUI_DIM, r->changes[i].old_value);
+        x += tui_put(a, x, y, TUI_DIM, " → ");
+        tui_put_cut(a, x, y, a.w - x, TUI_PENDING, r->changes[i].new_value);
+    }
+    if (r->memory_planned.valid) {
+        tui_of_bytes(r->memory_planned, r->memory_limit, memory);
+        int x = tui_put(a, 0, y, TUI_NORMAL, "memory planned");
+        tui_put(a, x < 28 ? 29 : x + 1, y++, TUI_PENDING, memory);
+    }
+    for (int i = 0; i < r->n_kept && y < a.h; i++, y++) {
+        int x = tui_put_cut(a, 0, y, 28, TUI_DIM, r->kept[i].key);
+        x = x < 28 ? 28 : x;
+        tui_put_cut(a, x + 1, y, a.w - x - 1, TUI_DIM, r->kept[i].new_value);
+    }
+}
+
+void tui_picker_draw(const struct tui_model *m, struct tui_area a)
+{
+    struct tui_area in = tui_dialog(a, 110, a.h > 30 ? 30 : a.h,
+                                    " Presets: Enter arms its live keys, Esc closes ");
+    int select = m->view.overlay_select, list = in.w >= 70 ? 24 : in.w;
+    int rows = list == in.w ? (in.h + 1) / 2 : in.h;
+    int first = select >= rows ? select - rows + 1 : 0;
+    for (int y = 0; y < rows && first + y < m->n_presets; y++) {
+        int i = first + y;
+        struct tui_area row = tui_area_sub(in, 0, y, list, 1);
+        enum tui_style style = i == select ? TUI_SELECT : TUI_NORMAL;
+        if (i == select)
+            tui_area_fill(row, TUI_SELECT);
+        tui_cell_put(row, 0, 0, style, i == select ? L'▸' : L' ');
+        tui_put_cut(row, 2, 0, list - 3, style, m->presets[i].name);
+    }
+    struct tui_area right = list == in.w ? tui_area_sub(in, 0, rows, in.w, in.h - rows)
+                                         : tui_area_sub(in, list + 2, 0, in.w - list - 2, in.h);
+    if (select < 0 || select >= m->n_presets)
+        return;
+    if (list != in.w)
+        tui_vline(in, list, 0, in.h, TUI_RULE);
+    int y = list == in.w ? 0 : draw_about(&m->presets[select], right);
+    draw_diff(&m->preset_answer, right, y);
+}
+
+void tui_settings_draw(const struct tui_model *m, struct tui_area a)
+{
+    struct tui_area in = tui_dialog(a, 90, a.h, " Settings this run was started with: Esc closes ");
+    const char *s = m->settings ? m->settings : "";
+    int n = 0;
+    for (const char *p = s; *p; p++)
+        n += *p == '\n';
+    int first = m->view.overlay_scroll > n - in.h ? n - in.h : m->view.overlay_scroll;
+    for (int skip = first; skip > 0 && *s; s++)
+        skip -= *s == '\n';
+    for (int y = 0; y < in.h && *s; y++) {
+        char line[300];
+        size_t len = strcspn(s, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)(len < 299 ? len : 299), s);
+        tui_put_cut(in, 0, y, in.w, line[0] == '#' ? TUI_DIM : TUI_NORMAL, line);
+        s += len + (s[len] == '\n');
+    }
+}
+
+void tui_stop_draw(const struct tui_model *m, struct tui_area a)
+{
+    struct tui_area in = tui_dialog(a, 64, 8, " Stop the run? ");
+    int y = in.h > 4;
+    char text[260];
+    snprintf(text, sizeof text, "%s ends. The update it is in is dropped, and a checkpoint of "
+             "the last whole one is saved: `bstune run --resume` goes on from there.",
+             m->status.run[0] ? m->status.run : "The run");
+    if (in.h > 2)
+        y = put_wrapped(in, y, TUI_NORMAL, text) + (in.h > 5);
+    int x = tui_put(in, 0, y, TUI_KEY, "y") + 1;
+    x += tui_put(in, x, y, TUI_NORMAL, "stop") + 3;
+    x += tui_put(in, x, y, TUI_KEY, "Esc") + 1;
+    tui_put(in, x, y, TUI_NORMAL, "cancel");
+}

@@ -1,0 +1,154 @@
+#include "tui/format.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+
+static const char missing[] = "n/a";
+
+void tui_num(double v, int digits, char out[TUI_NUM])
+{
+    double size = fabs(v);
+    if (isnan(v)) {
+        snprintf(out, TUI_NUM, "nan");
+    } else if (isinf(v)) {
+        snprintf(out, TUI_NUM, v < 0 ? "-inf" : "inf");
+    } else if (v == 0) {
+        snprintf(out, TUI_NUM, "0");
+    } else if (size < 1e-4 || size >= 1e6) {
+        snprintf(out, TUI_NUM, "%.*e", digits > 3 ? digits - 2 : digits > 1 ? 1 : 0, v);
+    } else {
+        int after = digits - 1 - (int)floor(log10(size));
+        snprintf(out, TUI_NUM, "%.*f", after < 0 ? 0 : after, v);
+    }
+}
+
+void tui_metric(struct bst_metric m, int digits, char out[TUI_NUM])
+{
+    if (m.valid)
+        tui_num(m.value, digits, out);
+    else
+        snprintf(out, TUI_NUM, "%s", missing);
+}
+
+static void percent(struct bst_metric m, int after, char out[TUI_NUM])
+{
+    if (!m.valid || !isfinite(m.value))
+        snprintf(out, TUI_NUM, "%s", missing);
+    else
+        snprintf(out, TUI_NUM, "%.*f %%", after, m.value * 100);
+}
+
+void tui_percent(struct bst_metric m, char out[TUI_NUM])
+{
+    percent(m, 0, out);
+}
+
+void tui_percent1(struct bst_metric m, char out[TUI_NUM])
+{
+    percent(m, 1, out);
+}
+
+void tui_count(double v, char out[TUI_NUM])
+{
+    static const char units[] = " kMGTPE";
+    int unit = 0;
+    double size = fabs(v);
+    if (!isfinite(v)) {
+        snprintf(out, TUI_NUM, "%s", missing);
+        return;
+    }
+    if (size < 9999.5) {
+        snprintf(out, TUI_NUM, "%.*f", size < 9.95 && size != floor(size) ? 1 : 0, v);
+        return;
+    }
+    while (size >= 999.5 && unit < 6) {
+        size /= 1000;
+        v /= 1000;
+        unit++;
+    }
+    snprintf(out, TUI_NUM, "%.*f%c", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, v, units[unit]);
+}
+
+void tui_grouped(uint64_t v, char out[TUI_NUM])
+{
+    char digits[TUI_NUM];
+    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)v), at = 0;
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0)
+            out[at++] = ' ';
+        out[at++] = digits[i];
+    }
+    out[at] = '\0';
+}
+
+static int unit_of(double bytes)
+{
+    int unit = 0;
+    while (bytes >= 999.5 && unit < 6) {
+        bytes /= 1024;
+        unit++;
+    }
+    return unit;
+}
+
+static const char *const byte_units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+
+static void in_unit(struct bst_metric m, int unit, char out[TUI_NUM])
+{
+    double v = m.value / pow(1024, unit);
+    if (!m.valid || !isfinite(v))
+        snprintf(out, TUI_NUM, "%s", missing);
+    else
+        snprintf(out, TUI_NUM, "%.*f", !unit || v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2, v);
+}
+
+void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * TUI_NUM])
+{
+    char a[TUI_NUM], b[TUI_NUM];
+    int unit = unit_of(whole.valid ? whole.value : part.valid ? part.value : 0);
+    in_unit(part, unit, a);
+    in_unit(whole, unit, b);
+    /* A limit is often a whole number, and room in the footer is short. */
+    char *dot = strchr(b, '.');
+    if (dot && strspn(dot, ".0") == strlen(dot))
+        *dot = '\0';
+    if (part.valid || whole.valid)
+        snprintf(out, 2 * TUI_NUM, "%.24s/%.24s %s", a, b, byte_units[unit]);
+    else
+        snprintf(out, 2 * TUI_NUM, "%s", missing);
+}
+
+void tui_bytes(struct bst_metric m, char out[TUI_NUM])
+{
+    char number[TUI_NUM];
+    if (!m.valid || !isfinite(m.value)) {
+        snprintf(out, TUI_NUM, "%s", missing);
+        return;
+    }
+    int unit = unit_of(m.value);
+    in_unit(m, unit, number);
+    snprintf(out, TUI_NUM, "%.20s %s", number, byte_units[unit]);
+}
+
+void tui_span(struct bst_metric seconds, char out[TUI_NUM])
+{
+    bst_clock_span(seconds.valid ? seconds.value : -1, out, TUI_NUM);
+}
+
+const char *tui_short_name(const char *key)
+{
+    static const char *const names[][2] = {
+        {"global_batch_size", "batch"},     {"learning_rate", "rate"},
+        {"micro_batch_size", "micro"},      {"gradient_accumulation_steps", "accumulate"},
+        {"warmup_epochs", "warm-up"},       {"warmup_steps", "warm-up"},
+        {"warmup_ratio", "warm-up"},        {"warmup_samples", "warm-up"},
+        {"lr_scheduler", "decay"},          {"max_grad_norm", "clip"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(names[i][0], key))
+            return names[i][1];
+    return key;
+}

@@ -1,0 +1,29 @@
+/* Numbers as people read them: few digits, a unit, n/a where nothing was measured. Locale-proof: '.'
+ * whatever LC_NUMERIC is, since the console sets LC_CTYPE only. Pure. */
+#ifndef TUI_FORMAT_H
+#define TUI_FORMAT_H
+
+#include <stdint.h>
+
+#include "core/run/status.h"
+
+enum { TUI_NUM = 32 };
+
+/* `digits` significant digits, no exponent between 1e-4 and 1e6: "0.4123", "12.3", "1.2e-05", "nan". */
+void tui_num(double v, int digits, char out[TUI_NUM]);
+void tui_metric(struct bst_metric m, int digits, char out[TUI_NUM]); /* n/a when not valid */
+void tui_percent(struct bst_metric m, char out[TUI_NUM]);            /* 0…1: "97 %", "n/a" */
+void tui_percent1(struct bst_metric m, char out[TUI_NUM]);           /* "86.1 %", "n/a" */
+/* "1234", "12.3k", "1.23M": at most five columns. */
+void tui_count(double v, char out[TUI_NUM]);
+/* Thousands set apart: "60 000". */
+void tui_grouped(uint64_t v, char out[TUI_NUM]);
+/* "1.2/8.0 GiB" in the larger one's unit; either may be n/a. */
+void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * TUI_NUM]);
+void tui_bytes(struct bst_metric m, char out[TUI_NUM]); /* "1.23 GiB", "n/a" */
+void tui_span(struct bst_metric seconds, char out[TUI_NUM]);
+
+/* A preset key in the footer's words: "batch", "rate"; others as they are. */
+const char *tui_short_name(const char *key);
+
+#endif

@@ -1,0 +1,127 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "core/tune/command.h"
+#include "tui/keys.h"
+#include "tui/render.h"
+
+static const struct {
+    const char *word, *operand, *help;
+} words[] = {
+#define X(name, word, operand, help) {word, operand, help},
+#include "tui/commands.def"
+#undef X
+};
+
+/* One line of the view: a heading, or what to type and what it does. Both empty: a blank line. */
+struct line {
+    char left[64];
+    const char *right;
+    bool heading;
+};
+
+enum { N_WORDS = sizeof words / sizeof words[0], HEADINGS = TUI_N_GROUPS + 1, NOTES = 6 };
+
+static const char *const notes[NOTES] = {
+    "A change is armed first: the footer shows what it comes to. y applies it,",
+    "Esc drops it, and so do ten seconds without an answer.",
+    "Batch = per device × accumulation × devices; ≤ where parts differ by one.",
+    "◆ evaluation   ! not finite   ▲ ▼ far above or below a layer's usual norm",
+    "The run goes on whatever happens to this screen.",
+    "With --mouse, hold Shift to select text.",
+};
+
+static void keys_text(const char *keys, char *out, size_t room)
+{
+    size_t n = 0;
+    for (const char *s = keys; *s && n + 1 < room; s++)
+        if (!strchr("<>", *s) || s[1] == ' ' || !s[1] || s == keys)
+            out[n++] = *s;
+    out[n] = '\0';
+    /* The brackets of <Named> keys are for the table only. */
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!((out[i] == '<' || out[i] == '>') && n > 1))
+            out[k++] = out[i];
+    out[k] = '\0';
+}
+
+static bool key_line(int i, struct line *l)
+{
+    for (int g = 0; g < TUI_N_GROUPS; g++) {
+        if (i-- == 0) {
+            snprintf(l->left, sizeof l->left, "%s", tui_group_heading((enum tui_key_group)g));
+            l->heading = true;
+            return true;
+        }
+        for (int k = 0; k < TUI_N_REQUESTS; k++) {
+            if ((int)tui_keys[k].group != g || i-- != 0)
+                continue;
+            keys_text(tui_keys[k].keys, l->left, sizeof l->left);
+            l->right = tui_keys[k].help;
+            return true;
+        }
+        if (i-- == 0)
+            return true;
+    }
+    return false;
+}
+
+int tui_help_lines(void)
+{
+    return TUI_N_REQUESTS + 2 * TUI_N_GROUPS + 2 + BST_N_COMMANDS + N_WORDS + NOTES;
+}
+
+static void word_line(int i, struct line *l)
+{
+    const char *word, *operand;
+    if (i < BST_N_COMMANDS) {
+        word = bst_command_word((enum bst_command_kind)i);
+        operand = bst_command_operand((enum bst_command_kind)i);
+        l->right = bst_command_help((enum bst_command_kind)i);
+    } else {
+        word = words[i - BST_N_COMMANDS].word;
+        operand = words[i - BST_N_COMMANDS].operand;
+        l->right = words[i - BST_N_COMMANDS].help;
+    }
+    snprintf(l->left, sizeof l->left, ":%s %s", word, operand);
+}
+
+static void make_line(int i, struct line *l)
+{
+    *l = (struct line){.right = ""};
+    if (i < NOTES) {
+        l->right = notes[i];
+        return;
+    }
+    i -= NOTES;
+    if (i-- == 0 || key_line(i, l))
+        return;
+    i -= TUI_N_REQUESTS + 2 * TUI_N_GROUPS;
+    if (i == 0) {
+        snprintf(l->left, sizeof l->left, "Commands after `:`, the same in `bstune ctl`");
+        l->heading = true;
+    } else if (i - 1 < BST_N_COMMANDS + N_WORDS) {
+        word_line(i - 1, l);
+    }
+}
+
+void tui_help_draw(const struct tui_model *m, struct tui_area a)
+{
+    struct tui_area in = tui_dialog(a, 100, tui_help_lines() + 2, " Help: Up, Down, Esc closes ");
+    int n = tui_help_lines(), first = m->view.overlay_scroll;
+    first = first > n - in.h ? n - in.h : first;
+    first = first < 0 ? 0 : first;
+    int tab = in.w >= 64 ? 16 : 12;
+    for (int y = 0; y < in.h && first + y < n; y++) {
+        struct line l;
+        make_line(first + y, &l);
+        if (l.heading) {
+            tui_put_cut(in, 0, y, in.w, TUI_FOCUS, l.left);
+            continue;
+        }
+        int x = tui_put_cut(in, 0, y, in.w, TUI_KEY, l.left);
+        int at = !l.left[0] ? 0 : x + 2 > tab ? (x + 2 > 2 * tab ? x + 2 : 2 * tab) : tab;
+        tui_put_cut(in, at, y, in.w - at, TUI_NORMAL, l.right);
+    }
+}

@@ -1,0 +1,91 @@
+#include "tui/keys.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/text.h"
+
+const struct tui_key_info tui_keys[TUI_N_REQUESTS] = {
+#define X(name, keys, group, flags, label, help) {#name, keys, TUI_GROUP_##group, flags, label, help},
+#include "tui/keys.def"
+#undef X
+};
+
+const char *tui_group_heading(enum tui_key_group group)
+{
+    static const char *const headings[] = {
+#define X(name, heading) heading,
+        TUI_KEY_GROUPS(X)
+#undef X
+    };
+    return headings[group];
+}
+
+static const struct {
+    const char *text;
+    int key;
+} names[] = {
+#define X(name, text) {text, TUI_KEY_##name},
+    TUI_NAMED_KEYS(X)
+#undef X
+    {"Tab", TUI_KEY_TAB},
+    {"Enter", TUI_KEY_ENTER},
+    {"Esc", TUI_KEY_ESC},
+    {"Space", ' '},
+};
+
+static int parse_named(const char *word, size_t n)
+{
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i].text) == n && !memcmp(names[i].text, word, n))
+            return names[i].key;
+    return -1;
+}
+
+int tui_key_parse(const char **text)
+{
+    const char *s = *text;
+    int key = -1;
+    while (*s == ' ')
+        s++;
+    const char *end = strchr(s, '>');
+    uint32_t point;
+    size_t len;
+    if (s[0] == '<' && s[1] && s[1] != ' ' && end) {
+        key = parse_named(s + 1, (size_t)(end - s) - 1);
+        s = end + 1;
+    } else if (s[0] == '^' && s[1] >= 'A' && s[1] <= 'Z') {
+        key = s[1] - 'A' + 1;
+        s += 2;
+    } else if ((len = bst_text_utf8(s, strlen(s), &point)) != 0) {
+        key = (int)point;
+        s += len;
+    }
+    while (*s == ' ')
+        s++;
+    *text = s;
+    return key;
+}
+
+enum tui_request tui_key_request(int key)
+{
+    for (int i = 0; i < TUI_N_REQUESTS; i++) {
+        const char *s = tui_keys[i].keys;
+        while (*s)
+            if (tui_key_parse(&s) == key)
+                return (enum tui_request)i;
+    }
+    return TUI_REQ_NONE;
+}
+
+void tui_key_first(enum tui_request req, char *out, size_t room)
+{
+    const char *s = tui_keys[req].keys;
+    size_t n = strcspn(s, " ");
+    if (s[0] == '<' && n > 2) {
+        s++;
+        n -= 2;
+    }
+    snprintf(out, room, "%.*s", (int)n, s);
+}

@@ -1,0 +1,80 @@
+/* Keys and what they ask for: one table, tui/keys.def. Pure; any thread. */
+#ifndef TUI_KEYS_H
+#define TUI_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A key is a Unicode code point, a control character (^A is 1), or one of these. */
+#define TUI_NAMED_KEYS(X)                                                                          \
+    X(UP, "Up")                                                                                    \
+    X(DOWN, "Down")                                                                                \
+    X(LEFT, "Left")                                                                                \
+    X(RIGHT, "Right")                                                                              \
+    X(HOME, "Home")                                                                                \
+    X(END, "End")                                                                                  \
+    X(PAGE_UP, "PageUp")                                                                           \
+    X(PAGE_DOWN, "PageDown")                                                                       \
+    X(BACK_TAB, "BackTab")                                                                         \
+    X(BACKSPACE, "Backspace")                                                                      \
+    X(DELETE, "Delete")                                                                            \
+    X(F1, "F1")                                                                                    \
+    X(F10, "F10")                                                                                  \
+    X(PASTE, "Paste")       /* the terminal says that pasted text follows … */                     \
+    X(PASTE_END, "PasteEnd") /* … and that it is over */                                           \
+    X(MOUSE, "Mouse")                                                                              \
+    X(RESIZE, "Resize")
+
+enum tui_key {
+    TUI_KEY_TAB = '\t',
+    TUI_KEY_ENTER = '\r',
+    TUI_KEY_ESC = 27,
+    TUI_KEY_NAMED = 0x110000, /* past the last code point */
+#define X(name, text) TUI_KEY_##name,
+    TUI_NAMED_KEYS(X)
+#undef X
+};
+
+enum { TUI_KEY_MUTATES = 1, TUI_KEY_ARMED = 2, TUI_KEY_FOOTER = 4 };
+
+#define TUI_KEY_GROUPS(X)                                                                          \
+    X(CHANGE, "Change the run")                                                                    \
+    X(RUN, "The run")                                                                              \
+    X(VIEW, "Panes")                                                                               \
+    X(CHART, "Charts")                                                                             \
+    X(LIST, "Lists")                                                                               \
+    X(GENERAL, "General")
+
+enum tui_key_group {
+#define X(name, heading) TUI_GROUP_##name,
+    TUI_KEY_GROUPS(X)
+#undef X
+    TUI_N_GROUPS
+};
+
+enum tui_request {
+#define X(name, keys, group, flags, label, help) TUI_REQ_##name,
+#include "tui/keys.def"
+#undef X
+    TUI_N_REQUESTS,
+    TUI_REQ_NONE = -1
+};
+
+struct tui_key_info {
+    const char *name, *keys;
+    enum tui_key_group group;
+    unsigned flags;
+    const char *label, *help;
+};
+
+extern const struct tui_key_info tui_keys[TUI_N_REQUESTS];
+const char *tui_group_heading(enum tui_key_group group);
+
+enum tui_request tui_key_request(int key);
+/* One key as keys.def writes it, from *text onwards, which moves past it and the blanks after it; -1 at
+ * the end or at nonsense. */
+int tui_key_parse(const char **text);
+/* The first way to type it, as keys.def writes it without the brackets: "Esc", "+". */
+void tui_key_first(enum tui_request req, char *out, size_t room);
+
+#endif

@@ -1,0 +1,290 @@
+#include "tui/link.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/io.h"
+#include "core/run/run_dir.h"
+#include "tui/over.h"
+
+/* A trainer just started is looked for often, one that was lost now and then. */
+static const double eager_seconds = 15, eager_every = 0.2, patient_every = 3;
+
+struct live {
+    struct tui_link link;
+    char dir[512];
+    bool readonly;
+    struct bst_client *client; /* NULL: nobody answers */
+    struct bst_history *history;
+    struct bst_status last;    /* what was known when the client went, or from the files */
+    bool has_last;
+    enum tui_link_state state;
+    char why[300];
+    double opened, tried;
+};
+
+static void set_phase(struct bst_status *s, const char *state)
+{
+    static const struct {
+        const char *state;
+        enum bst_phase phase;
+    } phases[] = {
+        {"running", BST_PHASE_TRAINING}, {"done", BST_PHASE_DONE},
+        {"stopped", BST_PHASE_STOPPING},  {"preempted", BST_PHASE_STOPPING},
+    };
+    s->phase = BST_PHASE_FAILED;
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
+        if (!strcmp(phases[i].state, state))
+            s->phase = phases[i].phase;
+}
+
+static struct bst_metric not_nan(double v)
+{
+    return (struct bst_metric){v, !isnan(v)};
+}
+
+/* What the files of a run tell of it, for a run whose trainer is gone: nothing is made up. */
+static void know_from_files(struct live *l, const struct bst_run_info *info)
+{
+    struct bst_status *s = &l->last;
+    const struct bst_history *h = l->history;
+    if (!l->has_last) {
+        snprintf(s->run, sizeof s->run, "%s", info->name);
+        snprintf(s->preset, sizeof s->preset, "%s", info->preset);
+        snprintf(s->host, sizeof s->host, "%s", info->host);
+        snprintf(s->dir, sizeof s->dir, "%s", info->dir);
+        l->has_last = true;
+    }
+    set_phase(s, info->state);
+    s->eta_seconds.valid = false;
+    s->samples_per_sec.valid = false;
+    s->n_clients = 0;
+    if (!h->n_updates)
+        return;
+    const struct bst_history_update *u = &h->updates[h->n_updates - 1];
+    s->update = u->update;
+    s->samples = (uint64_t)u->samples;
+    s->epoch = u->epoch;
+    if (!s->samples_per_epoch && u->epoch > 0)
+        s->samples_per_epoch = (int64_t)llround(u->samples / u->epoch);
+    s->global_batch = u->global_batch;
+    s->micro_batch = u->micro_batch;
+    s->accumulation = u->accumulation;
+    s->learning_rate = not_nan(u->learning_rate);
+    s->loss = (struct bst_metric){u->loss, true};
+    s->grad_norm = (struct bst_metric){u->grad_norm, true};
+    s->elapsed_seconds = not_nan(u->seconds);
+    for (int i = 0; i < h->n_evals; i++) {
+        s->eval_loss = not_nan(h->evals[i].loss);
+        s->eval_accuracy = not_nan(h->evals[i].accuracy);
+        if (!s->best_accuracy.valid || h->evals[i].accuracy > s->best_accuracy.value)
+            s->best_accuracy = s->eval_accuracy;
+    }
+}
+
+/* The log's last line: what a trainer that died had to say. */
+static void last_words(const char *dir, char *out, size_t room)
+{
+    enum { TAIL = 4096 };
+    char path[768], tail[TAIL + 1];
+    bst_run_path(dir, "log", path);
+    FILE *f = fopen(path, "re");
+    out[0] = '\0';
+    if (!f)
+        return;
+    if (!fseek(f, 0, SEEK_END)) {
+        long size = ftell(f);
+        size_t n = 0;
+        if (size > 0 && !fseek(f, size > TAIL ? size - TAIL : 0, SEEK_SET))
+            n = fread(tail, 1, TAIL, f);
+        while (n && (tail[n - 1] == '\n' || tail[n - 1] == '\r'))
+            n--;
+        tail[n] = '\0';
+        const char *line = strrchr(tail, '\n');
+        snprintf(out, room, "%s", line ? line + 1 : tail);
+    }
+    fclose(f);
+}
+
+static void look(struct live *l)
+{
+    struct bst_run_info info;
+    char words[200];
+    if (bst_run_info_read(l->dir, &info)) {
+        l->state = TUI_LINK_LOST;
+        snprintf(l->why, sizeof l->why, "%s", bst_err_text());
+        return;
+    }
+    if (info.live) {
+        l->state = TUI_LINK_LOST;
+        if (!bst_client_open(l->dir, "console", l->readonly, &l->client)) {
+            l->state = TUI_LINK_LIVE;
+            l->why[0] = '\0';
+            bst_client_ask_status(l->client, true);
+        } else {
+            snprintf(l->why, sizeof l->why, "%s", bst_err_text());
+        }
+        return;
+    }
+    /* The folder is made before the trainer that will own it has started. */
+    if (!strcmp(info.state, "running") && bst_clock_now() - l->opened < eager_seconds)
+        return;
+    l->state = TUI_LINK_OVER;
+    know_from_files(l, &info);
+    last_words(l->dir, words, sizeof words);
+    snprintf(l->why, sizeof l->why, "the run is over: %s", info.state);
+    if (l->last.phase == BST_PHASE_FAILED && !l->last.note[0])
+        snprintf(l->last.note, sizeof l->last.note, "%s%s%s", info.state, words[0] ? ": " : "",
+                 words);
+}
+
+static void live_close(struct tui_link *link)
+{
+    struct live *l = (struct live *)link;
+    bst_client_close(l->client);
+    bst_history_close(l->history);
+    bst_free(l);
+}
+
+static int live_fd(const struct tui_link *link)
+{
+    const struct live *l = (const struct live *)link;
+    return l->client ? bst_client_fd(l->client) : -1;
+}
+
+static enum tui_link_state live_state(const struct tui_link *link)
+{
+    return ((const struct live *)link)->state;
+}
+
+static const char *live_why(const struct tui_link *link)
+{
+    return ((const struct live *)link)->why;
+}
+
+static void live_refresh(struct tui_link *link, bool layers)
+{
+    struct live *l = (struct live *)link;
+    double now = bst_clock_now();
+    bst_history_poll(l->history);
+    if (l->client) {
+        bst_client_ask_status(l->client, layers);
+        return;
+    }
+    if (now - l->tried >= (now - l->opened < eager_seconds ? eager_every : patient_every)) {
+        l->tried = now;
+        look(l);
+    }
+}
+
+static enum bst_client_event live_next(struct tui_link *link)
+{
+    struct live *l = (struct live *)link;
+    if (!l->client)
+        return BST_CLIENT_NOTHING;
+    enum bst_client_event e = bst_client_next(l->client);
+    if (e == BST_CLIENT_STATUS) {
+        l->last = *bst_client_status(l->client);
+        l->has_last = true;
+    }
+    if (e != BST_CLIENT_CLOSED)
+        return e;
+    bst_client_close(l->client);
+    l->client = NULL;
+    l->state = TUI_LINK_LOST;
+    snprintf(l->why, sizeof l->why, "the trainer has gone");
+    l->tried = bst_clock_now();
+    bst_history_poll(l->history);
+    return e;
+}
+
+static const struct bst_status *live_status(const struct tui_link *link)
+{
+    const struct live *l = (const struct live *)link;
+    return l->has_last ? &l->last : NULL;
+}
+
+static const struct bst_reply *live_reply(const struct tui_link *link)
+{
+    const struct live *l = (const struct live *)link;
+    return l->client ? bst_client_reply(l->client) : NULL;
+}
+
+static const char *live_note(const struct tui_link *link)
+{
+    const struct live *l = (const struct live *)link;
+    return l->client ? bst_client_note(l->client) : "";
+}
+
+static const struct bst_history *live_history(const struct tui_link *link)
+{
+    return ((const struct live *)link)->history;
+}
+
+static uint64_t live_command(struct tui_link *link, const char *text, bool dry)
+{
+    struct live *l = (struct live *)link;
+    return l->client ? bst_client_command(l->client, text, dry) : 0;
+}
+
+static void live_arm(struct tui_link *link, bool on)
+{
+    struct live *l = (struct live *)link;
+    if (l->client)
+        bst_client_arm(l->client, on);
+}
+
+static void live_lease(struct tui_link *link, bool take)
+{
+    struct live *l = (struct live *)link;
+    if (l->client)
+        bst_client_lease(l->client, take);
+}
+
+static const char *live_holder(const struct tui_link *link)
+{
+    const struct live *l = (const struct live *)link;
+    return l->client ? bst_client_lease_holder(l->client) : "";
+}
+
+static bool live_has_lease(const struct tui_link *link)
+{
+    const struct live *l = (const struct live *)link;
+    return l->client && bst_client_has_lease(l->client);
+}
+
+static const struct tui_link_ops live_ops = {
+    .close = live_close,     .fd = live_fd,           .state = live_state,
+    .why = live_why,         .refresh = live_refresh, .next = live_next,
+    .status = live_status,   .reply = live_reply,     .note = live_note,
+    .history = live_history, .command = live_command, .arm = live_arm,
+    .lease = live_lease,     .lease_holder = live_holder, .has_lease = live_has_lease,
+};
+
+enum bst_err tui_live_open(const char *dir, bool readonly, struct tui_link **out)
+{
+    struct live *l = bst_xalloc(sizeof *l);
+    l->link.ops = &live_ops;
+    l->readonly = readonly;
+    l->opened = bst_clock_now();
+    l->tried = l->opened - patient_every;
+    l->state = TUI_LINK_LOST;
+    snprintf(l->dir, sizeof l->dir, "%s", dir);
+    snprintf(l->why, sizeof l->why, "waiting for the trainer");
+    enum bst_err err = bst_history_open(dir, &l->history);
+    if (err) {
+        bst_free(l);
+        return err;
+    }
+    *out = &l->link;
+    return BST_OK;
+}
+
+int tui_console(const struct tui_console_cfg *cfg)
+{
+    return tui_console_over(cfg, tui_live_open);
+}

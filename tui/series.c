@@ -1,0 +1,163 @@
+#include "tui/series.h"
+
+#include <math.h>
+#include <string.h>
+
+int tui_update_at(const struct tui_model *m, double samples)
+{
+    int lo = 0, hi = m->n_updates;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (m->history->updates[mid].samples < samples)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static int eval_at(const struct tui_model *m, double samples)
+{
+    int i = 0;
+    while (i < m->n_evals && m->history->evals[i].samples < samples)
+        i++;
+    return i;
+}
+
+double tui_update_value(const struct bst_history_update *u, enum tui_field field)
+{
+    switch (field) {
+    case TUI_FIELD_LOSS:
+        return u->loss;
+    case TUI_FIELD_SPEED:
+        return u->samples_per_sec;
+    case TUI_FIELD_NORM:
+        return u->grad_norm;
+    case TUI_FIELD_RATE:
+        return u->learning_rate;
+    }
+    return NAN;
+}
+
+double tui_update_x(const struct tui_model *m, int i)
+{
+    const struct bst_history_update *u = &m->history->updates[i];
+    switch (m->view.x) {
+    case TUI_X_UPDATE:
+        return (double)u->update;
+    case TUI_X_TIME:
+        return u->seconds;
+    default:
+        return u->epoch;
+    }
+}
+
+void tui_window_samples(const struct tui_model *m, double *from, double *to)
+{
+    double first = m->n_updates ? m->history->updates[0].samples : 0;
+    double last = m->n_updates ? m->history->updates[m->n_updates - 1].samples : 0;
+    *to = m->view.end > 0 && m->view.end < last ? m->view.end : last;
+    *from = m->view.span > 0 && *to - m->view.span > first ? *to - m->view.span : first;
+    /* At the run's start a window keeps its width and shows what there is. */
+    if (m->view.span > 0 && *to < first + m->view.span)
+        *to = fmin(last, first + m->view.span);
+}
+
+void tui_window_make(const struct tui_model *m, struct tui_window *w)
+{
+    static const char *const names[] = {"epoch", "update", ""};
+    static const enum tui_axis_unit units[] = {TUI_AXIS_NUMBER, TUI_AXIS_COUNT, TUI_AXIS_TIME};
+    double from, to;
+    memset(w, 0, sizeof *w);
+    w->x_name = names[m->view.x];
+    w->x_unit = units[m->view.x];
+    w->x1 = 1;
+    tui_window_samples(m, &from, &to);
+    w->first = tui_update_at(m, from);
+    w->n = tui_update_at(m, to + 0.5) - w->first;
+    w->first_eval = eval_at(m, from);
+    w->n_evals = eval_at(m, to + 0.5) - w->first_eval;
+    if (!w->n)
+        return;
+    w->x0 = tui_update_x(m, w->first);
+    w->x1 = tui_update_x(m, w->first + w->n - 1);
+    /* The run's first update ends after its samples; the axis starts where the run did. */
+    if (!w->first && w->n > 1 && m->view.x != TUI_X_UPDATE)
+        w->x0 = fmin(w->x0, 0);
+}
+
+int tui_smooth_span(const struct tui_model *m, const struct tui_window *w)
+{
+    return m->view.smooth && w->n >= 100 ? w->n / 50 : 1;
+}
+
+/* Starts with points from before the window, so that scrolling does not bend the curve's start. */
+static void warm(struct tui_updates *u)
+{
+    int back = u->keep > 0 ? (int)(5 / (1 - u->keep)) : 0;
+    int i = u->win.first > back ? u->win.first - back : 0;
+    u->mean = u->weight = 0;
+    for (; u->keep > 0 && i < u->win.first; i++) {
+        double v = tui_update_value(&u->m->history->updates[i], u->field);
+        if (isfinite(v)) {
+            u->mean = u->keep * u->mean + (1 - u->keep) * v;
+            u->weight = u->keep * u->weight + (1 - u->keep);
+        }
+    }
+}
+
+static void update_point(void *arg, int i, double *x, double *y)
+{
+    struct tui_updates *u = arg;
+    if (i == 0)
+        warm(u);
+    *x = tui_update_x(u->m, u->win.first + i);
+    *y = tui_update_value(&u->m->history->updates[u->win.first + i], u->field);
+    if (u->keep > 0 && isfinite(*y)) {
+        u->mean = u->keep * u->mean + (1 - u->keep) * *y;
+        u->weight = u->keep * u->weight + (1 - u->keep);
+        *y = u->mean / u->weight;
+    }
+}
+
+struct tui_series tui_series_updates(struct tui_updates *u, const struct tui_model *m,
+                                     const struct tui_window *w, enum tui_field field,
+                                     enum tui_style style)
+{
+    int span = tui_smooth_span(m, w);
+    *u = (struct tui_updates){.m = m, .win = *w, .field = field,
+                              .keep = span > 1 ? 1 - 2.0 / (span + 1) : 0};
+    return (struct tui_series){.at = update_point, .arg = u, .n = w->n, .style = style, .every = 1,
+                               .show_gaps = field == TUI_FIELD_LOSS || field == TUI_FIELD_NORM};
+}
+
+static void eval_point(void *arg, int i, double *x, double *y)
+{
+    struct tui_evals *e = arg;
+    const struct bst_history_eval *v = &e->m->history->evals[e->win.first_eval + i];
+    int at = tui_update_at(e->m, v->samples);
+    if (at == e->m->n_updates)
+        at--;
+    *x = at >= 0 ? tui_update_x(e->m, at) : 0;
+    *y = v->loss;
+}
+
+struct tui_series tui_series_evals(struct tui_evals *e, const struct tui_model *m,
+                                   const struct tui_window *w, enum tui_style style)
+{
+    *e = (struct tui_evals){.m = m, .win = *w};
+    return (struct tui_series){.at = eval_point, .arg = e, .n = w->n_evals, .style = style,
+                               .mark = L'◆'};
+}
+
+void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct tui_window *w,
+                    int pane)
+{
+    memset(c, 0, sizeof *c);
+    c->x0 = w->x0;
+    c->x1 = w->x1;
+    c->x_unit = w->x_unit;
+    c->x_name = w->x_name;
+    c->log = m->view.log & 1u << pane;
+    c->empty = m->n_updates ? "nothing finite in this window" : "waiting for the first update";
+}

@@ -1,0 +1,216 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "core/tune/command.h"
+#include "tui/app.h"
+#include "tui/armed.h"
+#include "tui/pane.h"
+
+enum word {
+#define X(name, word, operand, help) WORD_##name,
+#include "tui/commands.def"
+#undef X
+    N_WORDS
+};
+
+static const struct {
+    const char *word, *operand, *help;
+} words[N_WORDS] = {
+#define X(name, word, operand, help) {word, operand, help},
+#include "tui/commands.def"
+#undef X
+};
+
+static unsigned run_take(struct tui_app *app, const char *operand)
+{
+    (void)operand;
+    if (app->cfg->readonly) {
+        tui_say(&app->model, TUI_WARN, "started with --readonly: attach again without it to drive");
+        return 0;
+    }
+    app->model.readonly = false;
+    app->link->ops->lease(app->link, true);
+    return TUI_DO_REFRESH;
+}
+
+static unsigned run_readonly(struct tui_app *app, const char *operand)
+{
+    (void)operand;
+    if (app->model.readonly && !app->cfg->readonly) {
+        app->model.readonly = false;
+        tui_say(&app->model, TUI_NORMAL, "keys change the run again, once this console drives");
+        return TUI_DO_REFRESH;
+    }
+    tui_armed_drop(&app->model, app->link);
+    app->model.readonly = true;
+    app->link->ops->lease(app->link, false);
+    tui_say(&app->model, TUI_NORMAL, "read-only; :readonly again to drive");
+    return TUI_DO_REFRESH;
+}
+
+static unsigned run_view(struct tui_app *app, const char *operand)
+{
+    for (int i = 0; i < TUI_N_PANES; i++)
+        if (!strcmp(tui_panes[i]->name, operand)) {
+            app->model.view.focus = i;
+            app->model.view.shown |= 1u << i;
+            app->model.view.maximised = true;
+            return 0;
+        }
+    tui_say(&app->model, TUI_BAD, "view takes one of %s", words[WORD_VIEW].operand);
+    return 0;
+}
+
+static unsigned run_filter(struct tui_app *app, const char *operand)
+{
+    snprintf(app->model.view.filter, sizeof app->model.view.filter, "%.47s", operand);
+    return 0;
+}
+
+static unsigned run_save(struct tui_app *app, const char *operand)
+{
+    tui_save(app, operand);
+    return 0;
+}
+
+static unsigned run_show_preset(struct tui_app *app, const char *operand)
+{
+    (void)operand;
+    return tui_request_run(app, TUI_REQ_SHOW_PRESET);
+}
+
+static unsigned run_help(struct tui_app *app, const char *operand)
+{
+    (void)operand;
+    return tui_request_run(app, TUI_REQ_HELP);
+}
+
+static unsigned run_redraw(struct tui_app *app, const char *operand)
+{
+    (void)app;
+    (void)operand;
+    return TUI_DO_CLEAR;
+}
+
+static unsigned run_quit(struct tui_app *app, const char *operand)
+{
+    (void)app;
+    (void)operand;
+    return TUI_DO_LEAVE;
+}
+
+static unsigned (*const runners[N_WORDS])(struct tui_app *, const char *) = {
+    [WORD_TAKE] = run_take,         [WORD_READONLY] = run_readonly,
+    [WORD_VIEW] = run_view,         [WORD_FILTER] = run_filter,
+    [WORD_SAVE_SCREEN] = run_save,  [WORD_SHOW_PRESET] = run_show_preset,
+    [WORD_HELP] = run_help,         [WORD_REDRAW] = run_redraw,
+    [WORD_QUIT] = run_quit,
+};
+
+static unsigned run_command(struct tui_app *app, const char *line)
+{
+    struct tui_model *m = &app->model;
+    struct bst_command cmd;
+    char why[300];
+    if (bst_command_parse(line, &cmd)) {
+        tui_say(m, TUI_BAD, "%s", bst_err_text());
+        return 0;
+    }
+    if (!tui_model_may_change(m, why, sizeof why)) {
+        tui_say(m, TUI_WARN, "%s", why);
+        return 0;
+    }
+    if (cmd.kind == BST_COMMAND_STOP)
+        return tui_request_run(app, TUI_REQ_STOP);
+    if (!bst_command_is_change(cmd.kind))
+        return tui_direct(app, line);
+    tui_armed_command(m, app->link, line);
+    return 0;
+}
+
+unsigned tui_words_run(struct tui_app *app, const char *line)
+{
+    while (*line == ' ')
+        line++;
+    size_t n = strcspn(line, " ");
+    char trimmed[TUI_LINE];
+    snprintf(trimmed, sizeof trimmed, "%s", line);
+    for (size_t end = strlen(trimmed); end && trimmed[end - 1] == ' '; end--)
+        trimmed[end - 1] = '\0';
+    if (!n)
+        return 0;
+    const char *operand = trimmed + strcspn(trimmed, " ");
+    while (*operand == ' ')
+        operand++;
+    for (int i = 0; i < N_WORDS; i++)
+        if (strlen(words[i].word) == n && !strncmp(words[i].word, line, n))
+            return runners[i](app, operand);
+    return run_command(app, trimmed);
+}
+
+static void offer(const char *word, const char *line, int start, int at, const char **out, int *n,
+                  int most)
+{
+    if (*n < most && !strncmp(word, line + start, (size_t)(at - start)))
+        out[(*n)++] = word;
+}
+
+static void offer_operands(const struct tui_app *app, const char *line, int start, int at,
+                           const char **out, int *n, int most)
+{
+    if (!strncmp(line, "preset ", 7)) {
+        for (int i = 0; i < app->model.n_presets; i++)
+            offer(app->model.presets[i].name, line, start, at, out, n, most);
+        offer("--with-length", line, start, at, out, n, most);
+    } else if (!strncmp(line, "view ", 5)) {
+        for (int i = 0; i < TUI_N_PANES; i++)
+            offer(tui_panes[i]->name, line, start, at, out, n, most);
+    } else if (!strncmp(line, "decay ", 6)) {
+        for (int i = 0; i < BST_N_SCHEDULES; i++)
+            offer(bst_schedule_name((enum bst_schedule_kind)i), line, start, at, out, n, most);
+    } else if (!strncmp(line, "warmup ", 7)) {
+        offer("--jump", line, start, at, out, n, most);
+    } else if (!strncmp(line, "undo ", 5)) {
+        offer("--rewind", line, start, at, out, n, most);
+    }
+}
+
+int tui_words_complete(const struct tui_app *app, const char *line, int at, int *start,
+                       const char **out, int most)
+{
+    int n = 0;
+    *start = at;
+    while (*start > 0 && line[*start - 1] != ' ')
+        (*start)--;
+    if (*start > 0) {
+        offer_operands(app, line, *start, at, out, &n, most);
+        return n;
+    }
+    for (int i = 0; i < BST_N_COMMANDS; i++)
+        offer(bst_command_word((enum bst_command_kind)i), line, 0, at, out, &n, most);
+    for (int i = 0; i < N_WORDS; i++)
+        offer(words[i].word, line, 0, at, out, &n, most);
+    return n;
+}
+
+static bool is_word(const char *line, const char *word)
+{
+    size_t n = strlen(word);
+    return !strncmp(line, word, n) && (line[n] == ' ' || !line[n]);
+}
+
+void tui_words_hint(const char *line, char *out, size_t room)
+{
+    out[0] = '\0';
+    for (int i = 0; i < BST_N_COMMANDS; i++) {
+        enum bst_command_kind kind = (enum bst_command_kind)i;
+        if (is_word(line, bst_command_word(kind)))
+            snprintf(out, room, "%s  %s", bst_command_operand(kind), bst_command_help(kind));
+    }
+    for (int i = 0; i < N_WORDS; i++)
+        if (is_word(line, words[i].word))
+            snprintf(out, room, "%s  %s", words[i].operand, words[i].help);
+    /* Commands without an operand. */
+    if (out[0] == ' ')
+        memmove(out, out + 2, strlen(out + 2) + 1);
+}
