@@ -105,7 +105,7 @@ static void last_words(const char *dir, char *out, size_t room)
             n--;
         tail[n] = '\0';
         const char *line = strrchr(tail, '\n');
-        snprintf(out, room, "%s", line ? line + 1 : tail);
+        snprintf(out, room, "%.190s", line ? line + 1 : tail);
     }
     fclose(f);
 }

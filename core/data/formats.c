@@ -3,8 +3,5 @@
 #include <stddef.h>
 
 const struct bst_data_format *const bst_data_formats[] = {
-    &bst_data_idx,
-    &bst_data_cifar10,
-    &bst_data_shapes,
-    NULL,
+    &bst_data_idx, &bst_data_cifar10, &bst_data_imagefolder, &bst_data_shapes, NULL,
 };

@@ -6,6 +6,7 @@
 
 extern const struct bst_data_format bst_data_idx;
 extern const struct bst_data_format bst_data_cifar10;
+extern const struct bst_data_format bst_data_imagefolder;
 extern const struct bst_data_format bst_data_shapes;
 
 /* Folder of the idx set when none is named. A test may move it. */
