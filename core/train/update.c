@@ -14,7 +14,18 @@ struct job {
 };
 
 /* What a rank's micro-batches came to. Numbers, so that one gather tells everybody. */
-enum { T_CANCELLED, T_LOSS, T_CORRECT, T_SAMPLES, T_BAD, T_LARGEST, T_MICROS, T_WAIT, T_N };
+enum {
+    T_CANCELLED,
+    T_LOSS,
+    T_CORRECT,
+    T_SAMPLES,
+    T_BAD,
+    T_BAD_STATS,
+    T_LARGEST,
+    T_MICROS,
+    T_WAIT,
+    T_N
+};
 
 struct range {
     uint64_t first;
@@ -155,6 +166,7 @@ static enum bst_err finish(struct rank *k, const struct job *job, const double *
     if (!job->req->only_matmul) {
         BST_TRY(k->comm->ops->all_reduce(k->comm, k->grad, k->params->trained_bytes));
         BST_TRY(bst_rank_norms(k, &c));
+        c.skipped = c.skipped || tally[T_BAD_STATS] > 0;
         /* From here on a rank may have moved; until all have, the state is in doubt. */
         BST_TRY(k->comm->ops->barrier(k->comm));
         enum bst_err err = c.skipped ? BST_OK : bst_rank_commit(k, &c);
@@ -165,6 +177,18 @@ static enum bst_err finish(struct rank *k, const struct job *job, const double *
     }
     if (k->rank == 0)
         report(k, job, &c, tally);
+    return BST_OK;
+}
+
+/* A running variance overflows before any gradient does, since batch norm divides by its root;
+ * kept, it would spoil the state that the run could go back to. */
+static enum bst_err check_stats(struct rank *k, double *tally)
+{
+    double q = 0;
+    size_t bytes = k->params->state_bytes;
+    if (bytes)
+        BST_TRY(k->t->cfg.backend->sum_squares(k->be, k->staged, bytes, &q));
+    tally[T_BAD_STATS] = !isfinite(q);
     return BST_OK;
 }
 
@@ -183,6 +207,7 @@ static enum bst_err update_job(struct rank *k, void *arg)
     if (err && err != BST_E_CANCELLED)
         return err;
     tally[T_CANCELLED] = err == BST_E_CANCELLED;
+    BST_TRY(check_stats(k, tally));
     tally[T_WAIT] = bst_loader_waited(k->loader[BST_TRAIN]) - waited;
     BST_TRY(agree(k, tally));
     return finish(k, job, tally);
