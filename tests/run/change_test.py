@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Live changes as transactions: exact, read back, journalled, undone; or refused with nothing changed."""
+import collections
+import json
+import time
+
+from bst import Client, Place, check, main, until
+
+LONG = {"max_epochs": 400, "eval_interval": "never", "checkpoint_interval": "never"}
+
+
+def near(a, b):
+    return abs(a - b) <= 1e-9 * abs(b)
+
+
+def plus_twenty_percent_is_exact_and_immediate():
+    with Place() as p:
+        r = p.start("b", "--trace-samples", "trace", global_batch_size=256, max_epochs=40,
+                    data__train_count=2560, checkpoint_interval="never")
+        r.wait_update(3)
+        rc, reply = r.ctl("batch", "+20%")
+        check(rc == 0 and reply["outcome"] == "applied", f"{reply}")
+        changes = {c["key"]: (c["old"], c["new"]) for c in reply["changes"]}
+        check(changes["global_batch_size"] == (256, 307), f"{changes}")
+        n, s = reply["effective_update"], reply["effective_samples"]
+        e = r.journal()[0]
+        check(e["seq"] == 1 and e["update"] == n and e["samples"] == s and e["command"] == "batch +20%"
+              and e["outcome"] == "applied" and e["source"].startswith("ctl "), f"{e}")
+        r.wait_update(n + 3)
+        by_number = {m["update"]: m for m in r.metrics()}
+        check(by_number[n]["global_batch_size"] == 307 and by_number[n - 1]["global_batch_size"] == 256, "not in the next update")
+        check(by_number[n]["samples"] - by_number[n - 1]["samples"] == 307, "another number of samples")
+        check(near(changes["learning_rate"][1], changes["learning_rate"][0] * 307 / 256), "the rate did not follow")
+        rc, reply = r.ctl("--", "batch", "-20%")
+        check(rc == 0 and reply["changes"][0]["new"] == 246, f"307 less 20 % is 246 (245.6): {reply}")
+        r.send(15)
+        r.end(75)
+        trace = [list(map(int, line.split())) for line in (p.path / "trace").read_text().splitlines()]
+        seen = [i for t in trace for i in t[3:]]
+        check(len(seen) == r.metrics()[-1]["samples"], "trace and metrics disagree")
+        for epoch in range(len(seen) // 2560):
+            part = seen[epoch * 2560:(epoch + 1) * 2560]
+            check(max(collections.Counter(part).values()) == 1, f"an index twice in epoch {epoch}")
+
+
+def presses_are_one_proposal():
+    with Place() as p:
+        r = p.start("k", **LONG, global_batch_size=256)
+        r.wait_update(1)
+        rc, reply = r.ctl("-n", "batch", "+20%^3")
+        check(rc == 0 and reply["outcome"] == "proposed" and reply["changes"][0]["new"] == 442, f"{reply}")
+        check(reply["schedule"]["curve"] and reply["memory"]["planned"] < reply["memory"]["limit"], f"{reply}")
+        time.sleep(0.1)
+        check(r.journal() == [] and r.metrics()[-1]["global_batch_size"] == 256, "a dry run changed something")
+
+
+def memory_decides_to_the_byte():
+    with Place() as p:
+        r = p.start("m", **LONG, gradient_accumulation_steps=1)
+        r.wait_update(1)
+        _, reply = r.ctl("-n", "batch", "=96")
+        need = int(reply["memory"]["planned"])
+        r.ctl("stop")
+        r.end()
+        for name, limit, want in (("fits", need, 0), ("over", need - 1, 1)):
+            r = p.start(name, **LONG, gradient_accumulation_steps=1, devices__memory=limit)
+            r.wait_update(2)
+            rc, reply = r.ctl("batch", "=96")
+            check(rc == want, f"{name}: {reply}")
+            n = r.metrics()[-1]["update"]
+            r.wait_update(n + 2)
+            last = r.metrics()[-1]
+            if want:
+                check(reply["outcome"] == "refused" and reply["code"] == "BST-201" and
+                      str(need) in reply["text"] and str(limit) in reply["text"], f"{reply}")
+                check(last["global_batch_size"] == 32 and r.journal()[0]["outcome"] == "refused", "something changed")
+            else:
+                check(last["global_batch_size"] == 96, f"{last}")
+            # Without a fixed accumulation the same batch is reached in smaller parts.
+            rc, reply = r.ctl("accumulate", "auto")
+            check(rc == 0, f"{reply}")
+            rc, reply = r.ctl("batch", "=192")
+            check(rc == 0, f"{reply}")
+            last = r.metrics()[-1]
+            r.wait_update(last["update"] + 1)
+            last = r.metrics()[-1]
+            check(last["global_batch_size"] == 192 and last["gradient_accumulation_steps"] >= 2, f"{last}")
+            r.ctl("stop")
+            r.end()
+
+
+def undo_and_redo():
+    with Place() as p:
+        r = p.start("u", **LONG)
+        r.wait_update(2)
+        check(r.ctl("undo")[1]["code"] == "BST-310", "there was something to undo")
+        for command in ("batch +20%", "lr x0.5", "clip =1.5"):
+            rc, reply = r.ctl(*command.split())
+            check(rc == 0, f"{reply}")
+        for key, value in (("max_grad_norm", "off"), ("learning_rate", None), ("global_batch_size", 32)):
+            rc, reply = r.ctl("undo")
+            changed = {c["key"]: c["new"] for c in reply["changes"]}
+            check(rc == 0 and key in changed and value in (None, changed[key]), f"{key}: {reply}")
+        rc, reply = r.ctl("redo")
+        check(rc == 0 and reply["changes"][0]["new"] == 38, f"{reply}")
+        n = reply["effective_update"]
+        r.wait_update(n)
+        check({m["update"]: m for m in r.metrics()}[n]["global_batch_size"] == 38, "redo had no effect")
+
+
+def rewind_brings_the_weights_back():
+    """What follows a rewind is what would have followed without the change, bit for bit."""
+    with Place() as p:
+        whole = p.start("whole", max_epochs=8).end()
+        r = p.start("r", max_epochs=8)
+        r.wait_update(10)
+        rc, reply = r.ctl("lr", "x3")
+        n = reply["effective_update"]
+        r.wait_update(n + 12)
+        rc, back = r.ctl("undo", "--rewind")
+        check(rc == 0 and back["effective_update"] == n, f"{back}")
+        r.wait_update(n + 2)
+        r.send(15)
+        r.end(75)
+        p.start("r", resume=True).end()
+        check(r.weights() == whole.weights() and r.series() == whole.series(), "a trace of the change is left")
+
+
+def a_preset_is_one_change():
+    with Place() as p:
+        (p.path / "other.yaml").write_text(
+            "name: Other\nmodel: {name: resnet14}\ndata: {format: shapes}\nglobal_batch_size: 64\nlearning_rate: 0.2\n"
+            "lr_base_batch_size: 64\nwarmup_epochs: 2\nlr_scheduler: linear\nmax_grad_norm: 2\nmax_epochs: 7\n")
+        r = p.start("p", **LONG)
+        r.wait_update(2)
+        rc, reply = r.ctl("preset", "other.yaml")
+        if rc:  # a path is not a name
+            p.env["BSTUNE_PRESET_DIR"] = str(p.path)
+            r.ctl("stop")
+            r.end()
+            r = p.start("p2", **LONG)
+            r.wait_update(2)
+            rc, reply = r.ctl("preset", "other")
+        check(rc == 0, f"{reply}")
+        changed = {c["key"]: c["new"] for c in reply["changes"]}
+        check(changed["global_batch_size"] == 64 and near(changed["learning_rate"], 0.2) and
+              changed["lr_scheduler"] == "linear" and changed["max_grad_norm"] == 2, f"{changed}")
+        kept = {k["key"] for k in reply["kept"]}
+        check({"model.name", "max_epochs"} <= kept, f"{kept}")
+        check(len([e for e in r.journal() if e["outcome"] == "applied"]) == 1, "not one change")
+        total = r.status()["samples_total"]
+        check(total == 400 * 640, "the length came along")
+
+
+def a_paused_run_takes_changes():
+    with Place() as p:
+        r = p.start("q", **LONG)
+        r.wait_update(3)
+        check(r.ctl("pause")[0] == 0, "no pause")
+        n = r.metrics()[-1]["update"]
+        time.sleep(0.3)
+        check(r.metrics()[-1]["update"] == n, "a paused run went on")
+        rc, reply = r.ctl("batch", "=48")
+        check(rc == 0 and "effective on resume" in reply["text"] and reply["code"] == "BST-314" and
+              reply["effective_update"] == n + 1, f"{reply}")
+        check(r.journal()[-1]["outcome"] == "applied", "not in the journal")
+        check(r.ctl("eval")[0] == 0 and r.metrics("eval"), "no evaluation while paused")
+        check(r.ctl("checkpoint")[0] == 0 and list(r.dir.glob("checkpoints/*/MANIFEST")), "no checkpoint while paused")
+        check(r.ctl("resume")[0] == 0, "no resume")
+        r.wait_update(n + 2)
+        check({m["update"]: m for m in r.metrics()}[n + 1]["global_batch_size"] == 48, "not effective on resume")
+
+
+def one_holds_the_lease():
+    with Place() as p:
+        r = p.start("l", **LONG)
+        r.wait_update(1)
+        first, second = Client(r, user="ann@gpu7"), Client(r, user="bob@home")
+        check(first.ask({"op": "status", "id": 1}, "status")["status"]["you_hold_lease"], "the first console has no lease")
+        reply = second.ask({"op": "command", "id": 2, "text": "lr x0.9"}, "command")
+        check(reply["outcome"] == "refused" and "ann@gpu7" in reply["text"], f"{reply}")
+        check(r.ctl("lr", "x0.9")[0] == 0, "ctl refused though nothing is armed")
+        first.send({"op": "arm", "id": 3, "on": True})
+        first.ask({"op": "status", "id": 4}, "status")
+        rc, reply = r.ctl("lr", "x0.9")
+        check(rc == 1 and reply["code"] == "BST-313" and "ann@gpu7" in reply["text"], f"{reply}")
+        check(r.ctl("-n", "lr", "x0.9")[0] == 0, "a dry run needs no lease")
+        lease = second.ask({"op": "lease", "id": 5, "take": True}, "lease")
+        check(lease["you"] and lease["holder"] == "bob@home", f"{lease}")
+        check(first.wait("event")["holder"] == "bob@home", "the first was not told")
+        check(r.ctl("lr", "x0.9")[0] == 0, "what the first had armed still holds")
+        second.close()
+        until(lambda: r.status()["lease"] == "", "the lease released")
+        watcher = Client(r, readonly=True)
+        reply = watcher.ask({"op": "command", "id": 6, "text": "lr x0.9"}, "command")
+        check(reply["outcome"] == "refused" and reply["text"].startswith("read-only"), f"{reply}")
+
+
+def a_readonly_run_takes_nothing():
+    with Place() as p:
+        r = p.start("ro", "--readonly", **LONG)
+        r.wait_update(1)
+        rc, reply = r.ctl("lr", "x0.9")
+        check(rc == 1 and "read-only" in reply["text"], f"{reply}")
+        check(r.ctl("-n", "lr", "x0.9")[0] == 0, "a dry run refused")
+
+
+def exit_codes():
+    with Place() as p:
+        r = p.start("x", **LONG)
+        r.wait_update(1)
+        check(p.cli("ctl", r.dir, "batch", "much")[0] == 2, "a malformed command")
+        check(p.cli("ctl", r.dir, "batcj", "+20%")[0] == 2, "an unknown command")
+        check(p.cli("ctl", "nosuch", "batch", "+20%")[0] == 4, "no such run")
+        check(p.cli("status", "nosuch")[0] == 4, "status of no run")
+        check(p.cli("attach", "nosuch")[0] == 4, "attach to no run")
+        check(r.ctl("warmup", "+1ep")[0] in (0, 1), "warmup")
+        check(p.cli("stop", r.dir)[0] == 0, "stop")
+        r.end()
+        state = json.loads((r.dir / "run.json").read_text())["state"]
+        check(state == "stopped", state)
+        check(p.cli("ctl", r.dir, "batch", "+20%")[0] == 4, "a run that is over")
+        rc, out, _ = p.cli("status", "--json", r.dir)
+        check(rc == 0 and json.loads(out)["update"] == r.metrics()[-1]["update"], "status of a run that is over")
+
+
+if __name__ == "__main__":
+    main(plus_twenty_percent_is_exact_and_immediate, presses_are_one_proposal, memory_decides_to_the_byte,
+         undo_and_redo, rewind_brings_the_weights_back, a_preset_is_one_change, a_paused_run_takes_changes,
+         one_holds_the_lease, a_readonly_run_takes_nothing, exit_codes)
