@@ -3,8 +3,11 @@
 #include <poll.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/run/run_dir.h"
 #include "core/tune/command.h"
+
+#define STOP_SECONDS 10.0
 
 enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_event kind)
 {
@@ -100,5 +103,10 @@ int tui_verb_stop(const struct tui_call *c)
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
     if (err)
         return tui_fail(c, tui_code_of(err));
-    return tui_give_command(c, dir, "stop");
+    int code = tui_give_command(c, dir, "stop");
+    /* The answer comes once all is saved; the run is over when its lock is free. */
+    double until = bst_clock_now() + STOP_SECONDS;
+    while (!code && bst_run_is_live(dir) && bst_clock_now() < until)
+        poll(NULL, 0, 10);
+    return code;
 }

@@ -33,6 +33,16 @@ static enum bst_err from_file(const char *dir, struct bst_status *out)
     return err;
 }
 
+static enum bst_err read_status(const char *dir, const struct bst_run_info *info,
+                                struct bst_status *out)
+{
+    enum bst_err err = info->live ? ask(dir, out) : from_file(dir, out);
+    /* Between being looked up and being asked, the run may have ended. */
+    if (err == BST_E_NOTFOUND && info->live && !bst_run_is_live(dir))
+        err = from_file(dir, out);
+    return err;
+}
+
 static void print_text(FILE *out, const struct bst_status *s, const struct bst_run_info *info)
 {
     char span[32];
@@ -78,10 +88,7 @@ int tui_verb_status(const struct tui_call *c)
     if (!err)
         err = bst_run_info_read(dir, &info);
     if (!err)
-        err = info.live ? ask(dir, s) : from_file(dir, s);
-    /* Between being asked for and asking, the run may have ended. */
-    if (err == BST_E_NOTFOUND && !bst_run_is_live(dir))
-        err = from_file(dir, s);
+        err = read_status(dir, &info, s);
     if (!err && !info.live && !strcmp(info.state, "killed"))
         s->phase = BST_PHASE_FAILED;
     if (!err && tui_given(c, TUI_OPTION_JSON))

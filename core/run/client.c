@@ -7,7 +7,6 @@
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -208,19 +207,15 @@ static enum bst_client_event take_event(struct bst_client *c, const json_t *o)
     return BST_CLIENT_NOTE;
 }
 
-static void keep_json(struct bst_client *c, const json_t *o)
-{
-    char *text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII);
-    bst_free(c->reply_json);
-    c->reply_json = bst_xstrdup(text ? text : "{}");
-    free(text);
-}
-
 static enum bst_client_event take_line(struct bst_client *c, const char *line, size_t n)
 {
     enum bst_client_event event = BST_CLIENT_NOTHING;
     json_t *o = json_loadb(line, n, 0, NULL);
     const char *re = bst_json_text(o, "re");
+    if (!strcmp(re, "command") || !strcmp(re, "error")) {
+        bst_free(c->reply_json);
+        c->reply_json = bst_xstrdup(line);
+    }
     if (!strcmp(re, "status")) {
         bst_status_read(json_object_get(o, "status"), &c->status);
         bst_copy_text(c->holder, sizeof c->holder, c->status.lease);
@@ -228,11 +223,9 @@ static enum bst_client_event take_line(struct bst_client *c, const char *line, s
         event = BST_CLIENT_STATUS;
     } else if (!strcmp(re, "command")) {
         read_reply(o, &c->reply);
-        keep_json(c, o);
         event = BST_CLIENT_REPLY;
     } else if (!strcmp(re, "error")) {
         error_reply(o, &c->reply);
-        keep_json(c, o);
         event = BST_CLIENT_REPLY;
     } else if (!strcmp(re, "lease")) {
         read_lease(c, o);

@@ -18,7 +18,7 @@
 #include "core/run/socket.h"
 #include "core/tune/command.h"
 
-enum { QUEUE = 64, NO_FILES_SECONDS = 1, CHECK_SECONDS = 10 };
+enum { QUEUE = 64, ACCEPTS = 8, NO_FILES_SECONDS = 1, CHECK_SECONDS = 10 };
 
 struct outbound {
     struct outbound *next;
@@ -335,13 +335,14 @@ static void turn_away(int fd, const char *line)
     close(fd);
 }
 
-static void accept_one(struct bst_server *s, double now)
+/* False when there is no more to accept for now. */
+static bool accept_one(struct bst_server *s, double now)
 {
     int fd = accept4(s->sock.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             s->accept_again = now + NO_FILES_SECONDS;
-        return;
+        return false;
     }
     if (!bst_peer_may_talk(fd))
         close(fd);
@@ -350,6 +351,7 @@ static void accept_one(struct bst_server *s, double now)
                   "{\"re\":\"error\",\"id\":0,\"text\":\"32 clients are connected, no room\"}\n");
     else
         s->peers[s->n_peers++] = bst_peer_new(fd, ++s->next_key, now);
+    return true;
 }
 
 static void check_socket(struct bst_server *s, double now)
@@ -442,8 +444,10 @@ static void turn(struct bst_server *s)
     for (int i = s->n_peers - 1; i >= 0; i--)
         if (s->peers[i]->dead)
             drop_peer(s, i);
-    if (fds[1].revents & POLLIN)
-        accept_one(s, now);
+    /* A few a turn, so that a flood of connections leaves time for those who talk. */
+    for (int i = 0; i < ACCEPTS && fds[1].revents & POLLIN; i++)
+        if (!accept_one(s, now))
+            break;
     if (now >= s->next_check || atomic_exchange(&s->check_now, false))
         check_socket(s, now);
 }

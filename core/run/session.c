@@ -79,8 +79,7 @@ static void usr1(void *arg)
 static enum bst_err open_control(struct bst_session *s)
 {
     struct bst_run_info before;
-    bool killed = s->cfg.resume && !bst_run_info_read(s->cfg.dir, &before) &&
-                  !strcmp(before.state, "running");
+    bool killed = s->cfg.resume && !bst_run_info_read(s->cfg.dir, &before) && !before.ended;
     struct bst_server_cfg cfg = {
         .run = s->info.name,
         .dir = s->info.dir,
@@ -96,9 +95,7 @@ static enum bst_err open_control(struct bst_session *s)
     BST_TRY(write_preset(s));
     if (s->cfg.ready)
         s->cfg.ready(s->cfg.arg);
-    if (killed)
-        bst_session_note(s, BST_DIAG_KILLED_BEFORE, "process %d ended without being asked to",
-                         before.pid);
+    s->killed_pid = killed ? before.pid : 0;
     return BST_OK;
 }
 
@@ -214,6 +211,9 @@ static enum bst_err open_all(struct bst_session *s)
     s->opened = bst_clock_now();
     s->momentum_factor = 1;
     if (!err) {
+        if (s->killed_pid)
+            bst_session_note(s, BST_DIAG_KILLED_BEFORE, "process %d ended without being asked to",
+                             s->killed_pid);
         say_notes(s, &notes);
         say_data(s);
     }

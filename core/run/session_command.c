@@ -30,7 +30,7 @@ void bst_session_answer_text(struct bst_session *s, const struct bst_inbound *in
         .update = s->at.update + 1,
         .samples = s->at.samples,
     };
-    bst_copy_text(o.text, sizeof o.text, text);
+    bst_copy_clean(o.text, sizeof o.text, text);
     bst_session_answer(s, in, &o);
 }
 
@@ -44,11 +44,11 @@ void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, co
     e->update = s->at.update + 1;
     if (code)
         bst_diag_code(code, word);
-    bst_copy_text(e->command, sizeof e->command, in->text);
+    bst_copy_clean(e->command, sizeof e->command, in->text);
     bst_copy_text(e->source, sizeof e->source, in->source);
     bst_copy_text(e->outcome, sizeof e->outcome, outcome);
     bst_copy_text(e->code, sizeof e->code, word);
-    bst_copy_text(e->text, sizeof e->text, text);
+    bst_copy_clean(e->text, sizeof e->text, text);
     /* Changes no setting, so nothing depends on its being there. */
     if (bst_journal_append(s->journal, e))
         bst_session_note(s, BST_DIAG_METRICS_FAILING, "%s", bst_err_text());
@@ -84,6 +84,14 @@ static void answer_proposal(struct bst_session *s, struct bst_proposal *p, const
     bst_session_answer(s, &p->in, &o);
 }
 
+/* "accumulate auto" may lead to the split that is there, and still means another thing next time.
+ */
+static bool changes_nothing(const struct bst_plan *plan)
+{
+    return !plan->n_changes && plan->before.accumulate == plan->after.accumulate &&
+           plan->before.cap == plan->after.cap;
+}
+
 static void change(struct bst_session *s, const struct bst_inbound *in,
                    const struct bst_command *cmd)
 {
@@ -94,7 +102,7 @@ static void change(struct bst_session *s, const struct bst_inbound *in,
     enum bst_err err = bst_session_propose(s, p);
     if (!err && in->dry) {
         answer_proposal(s, p, "proposed");
-    } else if (!err && !p->plan.n_changes && !cmd->rewind) {
+    } else if (!err && changes_nothing(&p->plan) && !cmd->rewind) {
         answer_proposal(s, p, "done");
     } else if (!err) {
         err = bst_session_put(s, p);

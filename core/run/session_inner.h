@@ -79,6 +79,7 @@ struct bst_session {
     struct bst_inbound eval_for[BST_WAITERS_MAX], checkpoint_for[BST_WAITERS_MAX], stop_for;
     int n_eval_for, n_checkpoint_for;
 
+    int killed_pid; /* of the process before, where it did not end by itself; 0: none */
     int *replay; /* entries of the journal still to be put in force, by index */
     int n_replay, next_replay;
 

@@ -254,13 +254,27 @@ static enum bst_err put_back(struct bst_session *s, const struct saved *state, s
     return bst_plan_split(&s->live, &s->env);
 }
 
+/* A line of the search is a candidate that was set aside. */
+static void say_damaged(const struct bst_sb *found, struct bst_sb *notes)
+{
+    for (const char *p = found->data; *p;) {
+        size_t n = strcspn(p, "\n");
+        bst_sb_addf(notes, "BST-602: %.*s\n", (int)n, p);
+        p += n + (p[n] == '\n');
+    }
+}
+
 enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes)
 {
+    struct bst_sb found;
     char dir[768], *text = NULL;
     struct bst_checkpoint from;
     struct saved state = {0};
     bst_run_path(s->cfg.dir, "checkpoints", dir);
-    enum bst_err err = bst_checkpoint_load(s->trainer, dir, accept, s, &from, &text, notes);
+    bst_sb_init(&found, 8192);
+    enum bst_err err = bst_checkpoint_load(s->trainer, dir, accept, s, &from, &text, &found);
+    say_damaged(&found, notes);
+    bst_sb_fini(&found);
     if (err == BST_E_CORRUPT)
         return bst_fail_in(err, "BST-603");
     if (err && err != BST_E_NOTFOUND)
