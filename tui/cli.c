@@ -3,9 +3,10 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/tune/command.h"
 
 static const struct tui_verb_info verbs[TUI_N_VERBS] = {
-#define TUI_VERB(name, word, operands, least, most, takes, text) \
+#define TUI_VERB(name, word, operands, least, most, takes, text)                                   \
     [TUI_VERB_##name] = {word, operands, least, most, TUI_TAKES_##takes, text},
 #define TUI_OPTION(...)
 #include "tui/cli.def"
@@ -14,7 +15,7 @@ static const struct tui_verb_info verbs[TUI_N_VERBS] = {
 static const struct tui_option_info options[TUI_N_OPTIONS] = {
 #define IN(verb) (1u << TUI_VERB_##verb)
 #define TUI_VERB(...)
-#define TUI_OPTION(name, word, letter, argument, in, text) \
+#define TUI_OPTION(name, word, letter, argument, in, text)                                         \
     [TUI_OPTION_##name] = {word, letter, argument, in, text},
 #include "tui/cli.def"
 #undef IN
@@ -247,6 +248,21 @@ static void print_option(const struct tui_option_info *o, FILE *out)
     print_wrapped(out, o->text, INDENT, at);
 }
 
+static void print_commands(FILE *out)
+{
+    fprintf(out, "\nCommands:\n");
+    for (int i = 0; i < BST_N_COMMANDS; i++) {
+        enum bst_command_kind kind = (enum bst_command_kind)i;
+        const char *operand = bst_command_operand(kind);
+        int at = fprintf(out, "  %s%s%s", bst_command_word(kind), *operand ? " " : "", operand);
+        if (at >= 29) {
+            fprintf(out, "\n");
+            at = 0;
+        }
+        print_wrapped(out, bst_command_help(kind), 30, at);
+    }
+}
+
 void tui_cli_help(enum tui_verb verb, FILE *out)
 {
     if (verb >= TUI_N_VERBS) {
@@ -276,4 +292,6 @@ void tui_cli_help(enum tui_verb verb, FILE *out)
         any = true;
         print_option(&options[i], out);
     }
+    if (verb == TUI_VERB_CTL)
+        print_commands(out);
 }

@@ -1,6 +1,6 @@
-/* A preset: every setting of a run, read from YAML and --set, checked as a whole, written back so that
- * the file written is the same run. The keys are core/run/params.def. A preset is a plain value that is
- * copied freely; any thread. */
+/* A preset: every setting of a run, read from YAML and --set, checked as a whole, written back so
+ * that the file written is the same run. The keys are core/run/params.def. A preset is a plain
+ * value that is copied freely; any thread. */
 #ifndef BST_RUN_PRESET_H
 #define BST_RUN_PRESET_H
 
@@ -26,7 +26,8 @@ enum {
 };
 
 /* Choices that no other module lists. */
-#define BST_STEMS(X) X(DEFAULT, "auto") X(IMAGENET, "imagenet") X(CIFAR, "cifar") /* enum bst_stem */
+#define BST_STEMS(X)                                                                               \
+    X(DEFAULT, "auto") X(IMAGENET, "imagenet") X(CIFAR, "cifar") /* enum bst_stem */
 #define BST_OPTIMIZERS(X) X(SGD, "sgd")
 #define BST_PRECISIONS(X) X(FP32, "fp32")
 #define BST_AUGMENTS(X) X(NONE, "none") X(STANDARD, "standard") X(STRONG, "strong")
@@ -65,15 +66,35 @@ struct bst_preset_groups {
 
 /* What a key's value may be, and the field that holds it. */
 #define BST_PARAM_KINDS(X)                                                                         \
-    X(LABEL) X(WORD) X(PATH) X(TEXT) X(COUNT) X(COUNT_OR_AUTO) X(BYTES_OR_AUTO) X(NUMBER)          \
-    X(NUMBER_OVER) X(NUMBER_UNDER) X(TRUTH) X(STEM) X(OPTIMIZER) X(PRECISION) X(AUGMENT)           \
-    X(LR_RULE) X(SCHEDULE) X(WARMUP) X(INTERVAL) X(CHANNELS) X(MILESTONES) X(PAIR) X(GROUPS)
+    X(LABEL)                                                                                       \
+    X(WORD)                                                                                        \
+    X(PATH)                                                                                        \
+    X(TEXT)                                                                                        \
+    X(COUNT)                                                                                       \
+    X(COUNT_OR_AUTO)                                                                               \
+    X(BYTES_OR_AUTO)                                                                               \
+    X(NUMBER)                                                                                      \
+    X(NUMBER_OVER)                                                                                 \
+    X(NUMBER_UNDER)                                                                                \
+    X(TRUTH)                                                                                       \
+    X(STEM)                                                                                        \
+    X(OPTIMIZER)                                                                                   \
+    X(PRECISION)                                                                                   \
+    X(AUGMENT)                                                                                     \
+    X(LR_RULE)                                                                                     \
+    X(SCHEDULE)                                                                                    \
+    X(WARMUP)                                                                                      \
+    X(INTERVAL)                                                                                    \
+    X(CHANNELS)                                                                                    \
+    X(MILESTONES)                                                                                  \
+    X(PAIR)                                                                                        \
+    X(GROUPS)
 
 enum bst_kind {
 #define X(kind) BST_KIND_##kind,
     BST_PARAM_KINDS(X)
 #undef X
-    BST_N_KINDS
+        BST_N_KINDS
 };
 
 #define BST_FIELD_LABEL(f) char f[BST_PRESET_LABEL]
@@ -81,23 +102,23 @@ enum bst_kind {
 #define BST_FIELD_PATH(f) char f[BST_PRESET_PATH]
 #define BST_FIELD_TEXT(f) char f[BST_PRESET_TEXT]
 #define BST_FIELD_COUNT(f) int64_t f
-#define BST_FIELD_COUNT_OR_AUTO(f) int64_t f /* 0: auto */
+#define BST_FIELD_COUNT_OR_AUTO(f) int64_t f  /* 0: auto */
 #define BST_FIELD_BYTES_OR_AUTO(f) uint64_t f /* 0: auto */
-#define BST_FIELD_NUMBER(f) double f /* least ≤ value ≤ most */
-#define BST_FIELD_NUMBER_OVER(f) double f /* least < value ≤ most */
-#define BST_FIELD_NUMBER_UNDER(f) double f /* least ≤ value < most */
+#define BST_FIELD_NUMBER(f) double f          /* least ≤ value ≤ most */
+#define BST_FIELD_NUMBER_OVER(f) double f     /* least < value ≤ most */
+#define BST_FIELD_NUMBER_UNDER(f) double f    /* least ≤ value < most */
 #define BST_FIELD_TRUTH(f) bool f
-#define BST_FIELD_STEM(f) int f /* enum bst_stem */
+#define BST_FIELD_STEM(f) int f      /* enum bst_stem */
 #define BST_FIELD_OPTIMIZER(f) int f /* enum bst_optimizer, and so on */
 #define BST_FIELD_PRECISION(f) int f
 #define BST_FIELD_AUGMENT(f) int f
 #define BST_FIELD_LR_RULE(f) int f
 #define BST_FIELD_SCHEDULE(f) int f
 #define BST_FIELD_WARMUP(f) int f
-#define BST_FIELD_INTERVAL(f) struct bst_interval f /* value 0: never */
-#define BST_FIELD_CHANNELS(f) struct bst_numbers f /* 1 to 4 */
+#define BST_FIELD_INTERVAL(f) struct bst_interval f  /* value 0: never */
+#define BST_FIELD_CHANNELS(f) struct bst_numbers f   /* 1 to 4 */
 #define BST_FIELD_MILESTONES(f) struct bst_numbers f /* any number of them, rising */
-#define BST_FIELD_PAIR(f) struct bst_numbers f /* two, rising */
+#define BST_FIELD_PAIR(f) struct bst_numbers f       /* two, rising */
 #define BST_FIELD_GROUPS(f) struct bst_preset_groups f
 
 /* Number of a key, in the order of params.def: BST_PARAM_momentum, BST_PARAM_model_name. */
@@ -117,9 +138,11 @@ struct bst_preset {
 #define BST_PARAM(field, kind, ...) BST_FIELD_##kind(field);
 #define BST_PARAM_IN(section, field, kind, ...) BST_FIELD_##kind(field);
 #define BST_SECTION(section, text) struct {
-#define BST_SECTION_END(section) } section;
+#define BST_SECTION_END(section)                                                                   \
+    }                                                                                              \
+    section;
 #include "core/run/params.def"
-    char id[BST_PRESET_ID];   /* file name without .yaml; "" when that is not a name */
+    char id[BST_PRESET_ID];             /* file name without .yaml; "" when that is not a name */
     unsigned char origin[BST_N_PARAMS]; /* enum bst_origin, by enum bst_param_id */
 };
 
@@ -143,7 +166,7 @@ struct bst_param_info {
     const char *initial; /* as in a file */
     const char *unit;
     enum bst_live_kind live;
-    int one_of;          /* group, 0: none */
+    int one_of; /* group, 0: none */
     const char *text;
 };
 
@@ -158,8 +181,8 @@ struct bst_param_section {
 const struct bst_param_section *bst_param_sections(int *n);
 bool bst_param_by_key(const char *key, enum bst_param_id *out);
 
-/* Where presets are looked for, first match first, and the names that keys may hold; a list that is NULL
- * is not checked. Borrowed. */
+/* Where presets are looked for, first match first, and the names that keys may hold; a list that is
+ * NULL is not checked. Borrowed. */
 struct bst_preset_env {
     const char *const *dirs; /* NULL-terminated, as are the lists */
     const char *const *nets, *const *formats, *const *backends;
@@ -182,13 +205,13 @@ void bst_preset_errors_fini(struct bst_preset_errors *e);
 
 void bst_preset_default(struct bst_preset *p);
 
-/* `name`: a file name without .yaml in one of env->dirs, a display name there ("A100×4 DDP 2048", also
- * with x), or a path (has a slash or ends in .yaml). `sets` are key=value with dotted keys, later ones
- * win. On error *out is not to be used and errs holds every line; bst_err_text() is the first one.
- * BST_E_NOTFOUND: no such preset; BST_E_PARSE: refused. */
+/* `name`: a file name without .yaml in one of env->dirs, a display name there ("A100×4 DDP 2048",
+ * also with x), or a path (has a slash or ends in .yaml). `sets` are key=value with dotted keys,
+ * later ones win. On error *out is not to be used and errs holds every line; bst_err_text() is the
+ * first one. BST_E_NOTFOUND: no such preset; BST_E_PARSE: refused. */
 BST_MUST_USE enum bst_err bst_preset_load(const struct bst_preset_env *env, const char *name,
-                                          const char *const *sets, int n_sets, struct bst_preset *out,
-                                          struct bst_preset_errors *errs);
+                                          const char *const *sets, int n_sets,
+                                          struct bst_preset *out, struct bst_preset_errors *errs);
 /* The same for text in memory; `label` stands for the file in messages. */
 BST_MUST_USE enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *label,
                                            const char *yaml, size_t n, const char *const *sets,
@@ -198,8 +221,8 @@ BST_MUST_USE enum bst_err bst_preset_parse(const struct bst_preset_env *env, con
 /* The net's configuration as far as the preset says it; what it leaves to the data is 0. */
 struct bst_net_cfg;
 void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg);
-/* Builds the net, for images of the format's usual size where the preset leaves it open: BST_E_PARSE when
- * it cannot be built or an lr_groups pattern fits none of its parameters. */
+/* Builds the net, for images of the format's usual size where the preset leaves it open:
+ * BST_E_PARSE when it cannot be built or an lr_groups pattern fits none of its parameters. */
 BST_MUST_USE enum bst_err bst_preset_check_net(const struct bst_preset *p,
                                                const struct bst_net_table *nets, const char *label,
                                                struct bst_preset_errors *errs);
@@ -207,8 +230,8 @@ BST_MUST_USE enum bst_err bst_preset_check_net(const struct bst_preset *p,
 struct bst_preset_entry {
     char id[BST_PRESET_ID];
     char name[BST_PRESET_LABEL];
-    char *about; /* heap */
-    char *path;  /* heap */
+    char *about;  /* heap */
+    char *path;   /* heap */
     int n_errors; /* > 0: it would not load, and name may be empty */
 };
 /* Every preset of env->dirs, one an id (the first dir wins), sorted by id. */
@@ -225,8 +248,8 @@ struct bst_preset_difference {
     enum bst_param_id id;
     char before[96], after[96]; /* "—" where the key is not in force; long values are cut with … */
 };
-/* Keys in force whose values differ, name, about and id left aside. At most BST_N_PARAMS lines; returns
- * their number. */
+/* Keys in force whose values differ, name, about and id left aside. At most BST_N_PARAMS lines;
+ * returns their number. */
 int bst_preset_diff(const struct bst_preset *from, const struct bst_preset *to,
                     struct bst_preset_difference *out);
 /* Takes over the live keys of `from`, with_length also its length. */

@@ -10,35 +10,35 @@
 enum { GROUP_NONE = 0, GROUP_WARMUP, GROUP_LENGTH };
 
 static const struct bst_param_info params[BST_N_PARAMS] = {
-#define BST_PARAM(f, kind_, least_, most_, initial_, unit_, live_, one_of_, text_) \
-    [BST_PARAM_##f] = {.key = #f,                                                  \
-                       .kind = BST_KIND_##kind_,                                   \
-                       .least = least_,                                            \
-                       .most = most_,                                              \
-                       .initial = initial_,                                        \
-                       .unit = unit_,                                              \
-                       .live = BST_PARAM_##live_,                                  \
-                       .one_of = GROUP_##one_of_,                                  \
+#define BST_PARAM(f, kind_, least_, most_, initial_, unit_, live_, one_of_, text_)                 \
+    [BST_PARAM_##f] = {.key = #f,                                                                  \
+                       .kind = BST_KIND_##kind_,                                                   \
+                       .least = least_,                                                            \
+                       .most = most_,                                                              \
+                       .initial = initial_,                                                        \
+                       .unit = unit_,                                                              \
+                       .live = BST_PARAM_##live_,                                                  \
+                       .one_of = GROUP_##one_of_,                                                  \
                        .text = text_},
-#define BST_PARAM_IN(s, f, kind_, least_, most_, initial_, unit_, live_, one_of_, text_) \
-    [BST_PARAM_##s##_##f] = {.key = #s "." #f,                                           \
-                             .section = #s,                                              \
-                             .kind = BST_KIND_##kind_,                                   \
-                             .least = least_,                                            \
-                             .most = most_,                                              \
-                             .initial = initial_,                                        \
-                             .unit = unit_,                                              \
-                             .live = BST_PARAM_##live_,                                  \
-                             .one_of = GROUP_##one_of_,                                  \
+#define BST_PARAM_IN(s, f, kind_, least_, most_, initial_, unit_, live_, one_of_, text_)           \
+    [BST_PARAM_##s##_##f] = {.key = #s "." #f,                                                     \
+                             .section = #s,                                                        \
+                             .kind = BST_KIND_##kind_,                                             \
+                             .least = least_,                                                      \
+                             .most = most_,                                                        \
+                             .initial = initial_,                                                  \
+                             .unit = unit_,                                                        \
+                             .live = BST_PARAM_##live_,                                            \
+                             .one_of = GROUP_##one_of_,                                            \
                              .text = text_},
 #define BST_SECTION(s, text)
 #define BST_SECTION_END(s)
 #include "core/run/params.def"
 };
 
-#define FIELD(f)                                                          \
-    {                                                                     \
-        offsetof(struct bst_preset, f), sizeof((struct bst_preset *)0)->f \
+#define FIELD(f)                                                                                   \
+    {                                                                                              \
+        offsetof(struct bst_preset, f), sizeof((struct bst_preset *)0)->f                          \
     }
 static const struct {
     size_t offset, bytes;
@@ -68,9 +68,9 @@ static const char *const schedules[] = {BST_SCHEDULES(X)};
 static const char *const warmups[] = {BST_WARMUPS(X)};
 #undef X
 
-#define CHOICES(list)                      \
-    {                                      \
-        list, sizeof list / sizeof list[0] \
+#define CHOICES(list)                                                                              \
+    {                                                                                              \
+        list, sizeof list / sizeof list[0]                                                         \
     }
 static const struct {
     const char *const *words;
