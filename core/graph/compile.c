@@ -167,7 +167,8 @@ static enum bst_err check_batch_norms(const struct bst_graph *g)
 
 static enum bst_err check_image(const struct bst_graph *g)
 {
-    for (int i = 0; i < 4; i++) {
+    int64_t channels = g->nodes[0].op == BST_OP_IMAGE ? g->values[g->nodes[0].out].d[1] : 0;
+    for (int i = 0; i < channels; i++) {
         if (!(g->std[i] > 0) || !(g->mean[i] > -1e6f && g->mean[i] < 1e6f))
             return bst_fail(BST_E_RANGE, "image: mean %g, deviation %g of channel %d", g->mean[i],
                             g->std[i], i);
