@@ -123,51 +123,71 @@ enum bst_err bst_journal_parse(const char *line, size_t n, struct bst_journal_en
     return err;
 }
 
-/* The keys lie within the entry itself, so a copy has to point at its own. */
-static void add_entry(struct bst_journal *j, const struct bst_journal_entry *e)
+/* The keys lie within the entry itself, so that one that was copied or moved points at its own. */
+static void own_keys(struct bst_journal_entry *e)
 {
-    if (j->n == j->room) {
-        j->room = j->room ? 2 * j->room : 16;
-        j->entries = bst_xrealloc(j->entries, (size_t)j->room, sizeof *j->entries);
-    }
-    j->entries[j->n++] = *e;
-    for (int k = 0; k < j->n; k++)
-        for (int i = 0; i < j->entries[k].n_changes; i++) {
-            struct bst_journal_entry *own = &j->entries[k];
-            if (k == j->n - 1 && own->changes[i].key != own->keys[i])
-                bst_copy_text(own->keys[i], sizeof own->keys[i], e->changes[i].key);
-            own->changes[i].key = own->keys[i];
-        }
+    for (int i = 0; i < e->n_changes; i++)
+        e->changes[i].key = e->keys[i];
 }
 
-/* Bytes of whole, good lines from the start; BST_E_CORRUPT when a bad one is followed by a good
- * one, or the numbers do not follow each other. */
+static void make_room(struct bst_journal *j)
+{
+    if (j->n < j->room)
+        return;
+    j->room = j->room ? 2 * j->room : 16;
+    j->entries = bst_xrealloc(j->entries, (size_t)j->room, sizeof *j->entries);
+    for (int i = 0; i < j->n; i++)
+        own_keys(&j->entries[i]);
+}
+
+static void add_entry(struct bst_journal *j, const struct bst_journal_entry *e)
+{
+    make_room(j);
+    struct bst_journal_entry *own = &j->entries[j->n++];
+    *own = *e;
+    for (int i = 0; i < e->n_changes; i++)
+        bst_copy_text(own->keys[i], sizeof own->keys[i], e->changes[i].key);
+    own_keys(own);
+}
+
+/* A record ends with its checksum, and no string in it can look like one: its quotes are escaped.
+ */
+static bool holds_whole_record(const char *tail, size_t n)
+{
+    static const char mark[] = ",\"crc\":\"";
+    const char *at = memmem(tail, n, mark, sizeof mark - 1);
+    return at && n - (size_t)(at - tail) >= CRC_TAIL;
+}
+
+/* A write that the end of a process cut short leaves the beginning of one line. Whatever else does
+ * not fit its checksum was whole once, and maybe acknowledged. */
+static enum bst_err judge_tail(const struct bst_journal *j, const char *tail, size_t n, bool ended)
+{
+    if (!ended && !holds_whole_record(tail, n))
+        return BST_OK;
+    return bst_fail(BST_E_CORRUPT, "BST-606: %s: line %d is damaged", j->path, j->n + 1);
+}
+
+/* *good: bytes of lines that were read. */
 static enum bst_err read_lines(struct bst_journal *j, const char *text, size_t n, size_t *good)
 {
     struct bst_journal_entry *e = bst_xalloc(sizeof *e);
     enum bst_err err = BST_OK;
-    size_t at = 0;
-    int line = 0;
-    *good = 0;
-    while (at < n) {
-        const char *end = memchr(text + at, '\n', n - at);
-        size_t len = end ? (size_t)(end - text) - at : n - at;
-        line++;
-        if (!end || bst_journal_parse(text + at, len, e))
+    for (*good = 0; *good < n && !err;) {
+        const char *line = text + *good, *end = memchr(line, '\n', n - *good);
+        size_t len = end ? (size_t)(end - line) : n - *good;
+        if (bst_journal_parse(line, len, e)) {
+            err = judge_tail(j, line, len, end != NULL);
             break;
+        }
         if (e->seq != (uint64_t)j->n + 1) {
-            err = bst_fail(BST_E_CORRUPT, "%s: line %d: entry %llu follows entry %d", j->path, line,
+            err = bst_fail(BST_E_CORRUPT, "BST-606: %s: entry %llu follows entry %d", j->path,
                            (unsigned long long)e->seq, j->n);
             break;
         }
         add_entry(j, e);
-        at += len + 1;
-        *good = at;
+        *good += len + (end != NULL);
     }
-    /* Only the last line can have been cut by the end of a process. */
-    const char *rest = at < n ? memchr(text + at, '\n', n - at) : NULL;
-    if (!err && rest && (size_t)(rest - text) + 1 < n)
-        err = bst_fail(BST_E_CORRUPT, "BST-606: %s: line %d is damaged", j->path, line);
     bst_free(e);
     return err;
 }
@@ -193,6 +213,11 @@ static enum bst_err read_journal(struct bst_journal *j, struct bst_sb *notes)
     enum bst_err err = read_lines(j, text, n, &good);
     if (!err && good < n)
         err = cut_tail(j, text, n, good, notes);
+    /* All but the line's end was written. */
+    if (!err && good == n && n && text[n - 1] != '\n') {
+        err = bst_io_write_full(j->fd, "\n", 1, j->path);
+        good++;
+    }
     j->good = (off_t)good;
     bst_free(text);
     return err;

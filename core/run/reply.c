@@ -76,10 +76,18 @@ void bst_outcome_print(const struct bst_outcome *o, struct bst_sb *out)
     bst_json_close(&j, '}');
 }
 
+/* As a person says it; other keys are their own words. */
 static void add_words(struct bst_sb *out, const char *key)
 {
-    if (!strcmp(key, "global_batch_size"))
-        key = "batch";
+    static const char *const short_words[][2] = {
+        {"global_batch_size", "batch"},
+        {"micro_batch_size", "micro-batch"},
+        {"gradient_accumulation_steps", "accumulation"},
+        {"lr_scheduler", "decay"},
+    };
+    for (size_t i = 0; i < sizeof short_words / sizeof *short_words; i++)
+        if (!strcmp(key, short_words[i][0]))
+            key = short_words[i][1];
     for (; *key; key++)
         bst_sb_addc(out, *key == '_' ? ' ' : *key);
 }
