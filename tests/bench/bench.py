@@ -1,0 +1,150 @@
+"""Training speed and memory beside PyTorch on this machine: bench.py BENCH_TRAIN [options] [NET...].
+
+Every contestant is a process that trains on command. They take turns in short windows on the same
+cores, so that what else the machine does meets all of them; the figures are medians over the windows
+with the quartiles as spread, and ratios are medians of ratios within a round.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# net, stem, channels, size, classes, batch; images/s over PyTorch's, and part of the ceiling, to reach
+CASES = {
+    "resnet8": (("resnet8", "default", 1, 28, 10, 128), 1.40, 0.88),
+    "resnet18": (("resnet18", "cifar", 3, 32, 10, 128), 1.25, 0.95),
+    "resnet50": (("resnet50", "imagenet", 3, 224, 1000, 16), 1.40, 0.93),
+}
+RSS_LIMIT = 0.8
+
+
+class Contestant:
+    def __init__(self, label, command):
+        self.label = label
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        self.rates = []
+
+    def ready(self):
+        if self.process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"{self.label}: {self.process.stderr.read().strip()[-400:]}")
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{self.label}: {self.process.stderr.read().strip()[-400:]}")
+        return float(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def quartiles(values):
+    if len(values) < 4:
+        return min(values), max(values)
+    q = statistics.quantiles(values, n=4)
+    return q[0], q[2]
+
+
+def shown(values):
+    low, high = quartiles(values)
+    digits = 1 if statistics.median(values) < 100 else 0
+    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        for line in f:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return "unknown processor"
+
+
+def start_all(case, args):
+    words = [str(w) for w in case] + [str(args.threads)]
+    torch = os.path.join(HERE, "torch_train.py")
+    contestants = {"bstune": Contestant("bstune", [args.bench_train, *words])}
+    for mode in args.torch:
+        contestants[mode] = Contestant(mode, [args.python, torch, mode, *words])
+    for label in list(contestants):
+        try:
+            contestants[label].ready()
+        except RuntimeError as e:
+            if label == "bstune":
+                raise
+            print(f"  left out: {e}", file=sys.stderr)
+            del contestants[label]
+    return contestants
+
+
+def run_windows(contestants, batch, args):
+    """Images/s of each in turn, a round at a time: {label: [rate of each round]}."""
+    turns = [("bstune", "full"), ("ceiling", "ceiling")] + \
+            [(m, "full") for m in contestants if m != "bstune"]
+    rates = {label: [] for label, _ in turns}
+    updates = {}
+    for label, verb in turns:
+        worker = contestants["bstune" if label == "ceiling" else label]
+        worker.ask(f"{verb} 1")
+        once = worker.ask(f"{verb} 1")
+        updates[label] = max(1, round(args.window / once))
+    for i in range(args.rounds):
+        for label, verb in (turns if i % 2 == 0 else reversed(turns)):
+            worker = contestants["bstune" if label == "ceiling" else label]
+            n = updates[label]
+            rates[label].append(n * batch / worker.ask(f"{verb} {n}"))
+    return rates
+
+
+def bench(name, args):
+    case, want_ratio, want_part = CASES[name]
+    contestants = start_all(case, args)
+    rates = run_windows(contestants, case[5], args)
+    rss = {label: c.ask("rss") for label, c in contestants.items()}
+    for c in contestants.values():
+        c.close()
+    modes = [m for m in rates if m not in ("bstune", "ceiling")]
+    row = {"net": f"{name} {case[3]}x{case[3]}, batch {case[5]}", "bstune": shown(rates["bstune"]),
+           "ceiling": shown(rates["ceiling"])}
+    part = statistics.median(a / b for a, b in zip(rates["bstune"], rates["ceiling"]))
+    row["of ceiling"] = f"{part:.3f} (want {want_part})"
+    row["peak MB"] = f"{rss['bstune'] / 1e6:.0f}"
+    for m in modes:
+        row[f"torch {m}"] = shown(rates[m])
+    if modes:
+        best = max(modes, key=lambda m: statistics.median(rates[m]))
+        ratio = statistics.median(a / b for a, b in zip(rates["bstune"], rates[best]))
+        row["over torch"] = f"{ratio:.2f} (want {want_ratio})"
+        row["torch MB"] = f"{rss[best] / 1e6:.0f}"
+        row["memory"] = f"{rss['bstune'] / rss[best]:.2f} (want {RSS_LIMIT})"
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bench_train")
+    parser.add_argument("nets", nargs="*", help=", ".join(CASES))
+    parser.add_argument("--python", default="", help="a Python that has torch and torchvision")
+    parser.add_argument("--torch", default="eager,compile", help="modes; empty: none")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--window", type=float, default=2.0, help="seconds")
+    args = parser.parse_intermixed_args()
+    args.torch = [m for m in args.torch.split(",") if m and args.python]
+    print(f"{processor()}, {args.threads} threads; images/s, median (quartiles) of "
+          f"{args.rounds} windows of about {args.window:g} s")
+    for name in args.nets or CASES:
+        for key, value in bench(name, args).items():
+            print(f"  {key:14} {value}", flush=True)
+        print()
+
+
+if __name__ == "__main__":
+    main()
