@@ -55,6 +55,8 @@ static void ticks_linear(struct tui_axis *a, int most)
         double v = first + i * step;
         if (v > a->hi + step * 1e-9)
             break;
+        if (a->log && v <= 0)
+            continue;
         a->tick[a->n] = fabs(v) < step * 1e-9 ? 0 : v;
         label_linear(a, a->tick[a->n], step, a->label[a->n]);
         a->n++;
@@ -103,7 +105,7 @@ void tui_axis_make(struct tui_axis *a, double lo, double hi, bool log, enum tui_
         lo /= 1.5;
         hi *= 1.5;
     }
-    double least = fmax(fabs(hi), fabs(lo)) * 1e-9;
+    double least = fmax(fmax(fabs(hi), fabs(lo)) * 1e-9, 1e-300);
     if (!log && hi - lo <= least) {
         double pad = fmax(fabs(hi) * 0.05, unit == TUI_AXIS_NUMBER ? 1e-9 : 0.5);
         hi += pad;
@@ -117,7 +119,7 @@ void tui_axis_make(struct tui_axis *a, double lo, double hi, bool log, enum tui_
     if (log)
         ticks_log(a, most);
     /* Within one decade round values of the linear kind say more. */
-    if (a->n < 2) {
+    if (a->n < 2 && !(log && hi > lo * 10)) {
         a->n = 0;
         ticks_linear(a, most);
     }

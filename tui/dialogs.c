@@ -4,40 +4,12 @@
 #include "tui/format.h"
 #include "tui/render.h"
 
-/* Text in `w` columns from row y on, broken at blanks; returns the row after it. */
-static int put_wrapped(struct tui_area a, int y, enum tui_style style, const char *text)
-{
-    char line[256];
-    while (*text && y < a.h) {
-        size_t take = 0, edge = 0;
-        int room = a.w < 250 ? a.w : 250;
-        for (size_t i = 0; i < sizeof line - 5; i++) {
-            snprintf(line, sizeof line, "%.*s", (int)i, text);
-            if ((text[i] & 0xC0) != 0x80 && tui_columns(a.f, line) <= room)
-                take = i;
-            if (!text[i] || (text[i] == ' ' && take == i))
-                edge = i;
-            if (!text[i] || tui_columns(a.f, line) > room)
-                break;
-        }
-        take = edge && (edge == take || text[take]) ? edge : take;
-        if (!take)
-            return y;
-        snprintf(line, sizeof line, "%.*s", (int)take, text);
-        tui_put(a, 0, y++, style, line);
-        text += take;
-        while (*text == ' ')
-            text++;
-    }
-    return y;
-}
-
 static int draw_about(const struct tui_preset *p, struct tui_area a)
 {
     int y = 0;
     tui_put_cut(a, 0, y++, a.w, TUI_STRONG, p->title && p->title[0] ? p->title : p->name);
     if (p->about && p->about[0])
-        y = put_wrapped(tui_area_sub(a, 0, 0, a.w, a.h / 2 > 3 ? a.h / 2 : a.h), y, TUI_DIM,
+        y = tui_put_wrapped(tui_area_sub(a, 0, 0, a.w, a.h / 2 > 3 ? a.h / 2 : a.h), y, TUI_DIM,
                         p->about);
     return y + 1;
 }
@@ -52,7 +24,7 @@ static void draw_diff(const struct tui_preset_answer *p, struct tui_area a, int 
     }
     if (!r->ok) {
         int x = tui_putf(a, 0, y, TUI_BAD, "%s%s", r->code, r->code[0] ? " " : "");
-        put_wrapped(tui_area_sub(a, x, 0, a.w - x, a.h), y, TUI_BAD, r->text);
+        tui_put_wrapped(tui_area_sub(a, x, 0, a.w - x, a.h), y, TUI_BAD, r->text);
         return;
     }
     if (!r->n_changes)
@@ -126,11 +98,11 @@ void tui_stop_draw(const struct tui_model *m, struct tui_area a)
     struct tui_area in = tui_dialog(a, 64, 8, " Stop the run? ");
     int y = in.h > 4;
     char text[260];
-    snprintf(text, sizeof text, "%s ends. The update it is in is dropped, and a checkpoint of "
-             "the last whole one is saved: `bstune run --resume` goes on from there.",
+    snprintf(text, sizeof text, "%s ends. The update it is in is dropped, a checkpoint of the last "
+             "whole one is saved, and the run can be resumed from there.",
              m->status.run[0] ? m->status.run : "The run");
     if (in.h > 2)
-        y = put_wrapped(in, y, TUI_NORMAL, text) + (in.h > 5);
+        y = tui_put_wrapped(in, y, TUI_NORMAL, text) + (in.h > 5);
     int x = tui_put(in, 0, y, TUI_KEY, "y") + 1;
     x += tui_put(in, x, y, TUI_NORMAL, "stop") + 3;
     x += tui_put(in, x, y, TUI_KEY, "Esc") + 1;

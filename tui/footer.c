@@ -74,12 +74,19 @@ static void draw_armed(const struct tui_model *m, struct tui_area a)
     if (left > 0 && left <= 5.5 && (free >= 5 || a.h > 1))
         snprintf(keys, sizeof keys, "%s  %.0f s", armed_keys(m), ceil(left));
     int n_keys = tui_columns(a.f, keys), last = a.h - 1;
-    bool one_row = a.h < 2;
-    int room = one_row ? a.w - n_keys - 2 : a.w;
     tui_area_fill(a, style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
-    tui_put_cut(a, 0, 0, room < a.w / 3 ? a.w : room, style, text.data);
-    if (!one_row || room >= a.w / 3)
+    if (a.h > 1) {
+        tui_put_wrapped(a, 0, style, text.data);
+    } else {
+        int room = a.w - n_keys - 2;
+        tui_put_cut(a, 0, 0, room < a.w / 3 ? a.w : room, style, text.data);
+    }
+    /* The keys stand whatever the text is; on the last row it gives way to them. */
+    if (a.h > 1 || a.w - n_keys - 2 >= a.w / 3) {
+        tui_area_fill(tui_area_sub(a, a.w - n_keys - 2, last, n_keys + 2, 1),
+                      style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
         tui_put_right(a, a.w, last, style, keys);
+    }
     bst_sb_fini(&text);
 }
 
@@ -148,6 +155,30 @@ static const char *label_of(const struct tui_model *m, int i)
     return tui_keys[i].label;
 }
 
+static void put_pairs(struct tui_area a, const char *const (*pair)[2], int n)
+{
+    for (int i = 0, x = 0; i < n; i++) {
+        if (x + tui_columns(a.f, pair[i][0]) + 1 + tui_columns(a.f, pair[i][1]) > a.w)
+            return;
+        x += tui_put(a, x, 0, TUI_KEY, pair[i][0]) + 1;
+        x += tui_put(a, x, 0, TUI_DIM, pair[i][1]) + 2;
+    }
+}
+
+static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
+{
+    static const char *const read[][2] = {{"Esc", "close"}, {"Up Down", "line"}, {"Space", "page"},
+                                          {"Home End", "first, last"}};
+    static const char *const pick[][2] = {{"Esc", "close"}, {"Enter", "arm"}, {"Up Down", "select"}};
+    static const char *const stop[][2] = {{"y", "stop"}, {"Esc", "cancel"}};
+    if (m->view.overlay == TUI_OVERLAY_STOP)
+        put_pairs(a, stop, 2);
+    else if (m->view.overlay == TUI_OVERLAY_PRESETS)
+        put_pairs(a, pick, 3);
+    else
+        put_pairs(a, read, 4);
+}
+
 static void draw_keys(const struct tui_model *m, struct tui_area a)
 {
     /* Help and the way out keep their places whatever else has room. */
@@ -202,6 +233,8 @@ void tui_footer_draw(const struct tui_model *m, struct tui_area a)
         draw_armed(m, in);
     else if (m->message[0])
         tui_put_cut(in, 0, 0, in.w, m->message_style, m->message);
+    else if (m->view.overlay != TUI_OVERLAY_NONE)
+        draw_overlay_keys(m, in);
     else if (!draw_note(m, in))
         draw_keys(m, in);
 }

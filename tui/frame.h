@@ -56,6 +56,8 @@ int tui_putf(struct tui_area a, int x, int y, enum tui_style style, const char *
 int tui_put_cut(struct tui_area a, int x, int y, int room, enum tui_style style, const char *text);
 /* Ends at column `right` (excluded); returns the column it starts at. */
 int tui_put_right(struct tui_area a, int right, int y, enum tui_style style, const char *text);
+/* Broken at blanks, from row y on; returns the row after the last. */
+int tui_put_wrapped(struct tui_area a, int y, enum tui_style style, const char *text);
 /* Columns of a text as tui_put would draw it. */
 int tui_columns(const struct tui_frame *f, const char *text);
 void tui_hline(struct tui_area a, int x, int y, int n, enum tui_style style);

@@ -37,9 +37,6 @@ static const struct plan plans[] = {
                                     {40, 3, {{TUI_PANE_DEVICES, 1}, {TUI_PANE_THROUGHPUT, 4},
                                              {TUI_PANE_SCHEDULE, 4}}}}},
                            {8, 1, {{1, 1, {{TUI_PANE_EVENTS, 1}}}}}}},
-    [TUI_SIZE_WIDE] = {1, {{1, 3, {{42, 2, {{TUI_PANE_LOSS, 5}, {TUI_PANE_GRADIENT, 4}}},
-                                   {29, 2, {{TUI_PANE_THROUGHPUT, 1}, {TUI_PANE_SCHEDULE, 1}}},
-                                   {29, 2, {{TUI_PANE_DEVICES, 1}, {TUI_PANE_EVENTS, 3}}}}}}},
 };
 
 /* Rows inside box or rule that a pane needs to say anything. */
@@ -82,8 +79,6 @@ static enum tui_size size_of(int w, int h)
 {
     if (w < 40 || h < 10)
         return TUI_SIZE_LINE;
-    if (w >= 160 && h >= 36)
-        return TUI_SIZE_WIDE;
     if (w >= 120 && h >= 36)
         return TUI_SIZE_FULL;
     return w >= 80 && h >= 16 ? TUI_SIZE_STANDARD : TUI_SIZE_COMPACT;

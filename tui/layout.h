@@ -20,7 +20,6 @@ enum tui_size {
     TUI_SIZE_COMPACT,  /* one column; what has no room is left out, the focused pane never */
     TUI_SIZE_STANDARD, /* from 80 columns */
     TUI_SIZE_FULL,     /* from 120×36: panes have boxes */
-    TUI_SIZE_WIDE,     /* from 160×36: three columns */
 };
 
 struct tui_rect {

@@ -165,7 +165,7 @@ static void title(const struct tui_model *m, struct tui_area a)
     static const enum tui_style styles[] = {TUI_NORMAL, TUI_GOOD, TUI_WARN, TUI_WARN, TUI_BAD};
     enum bst_verdict v = verdict(s);
     tui_metric(s->grad_norm, 3, text);
-    if (v != BST_HEALTH_UNKNOWN) {
+    if (v != BST_HEALTH_UNKNOWN && v != BST_HEALTH_NONFINITE) {
         size_t n = strlen(text);
         snprintf(text + n, sizeof text - n, " %s", bst_health_name(v));
     }
