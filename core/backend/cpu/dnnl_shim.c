@@ -41,11 +41,19 @@ struct shim_prim {
     char impl[48];
 };
 
+#if DNNL_VERSION_MAJOR < 3
+union op_desc {
+    dnnl_convolution_desc_t conv;
+    dnnl_inner_product_desc_t linear;
+};
+#endif
+
 /* Implementations of one operation, best first. */
 struct choice {
     dnnl_primitive_desc_t pd;
 #if DNNL_VERSION_MAJOR < 3
     dnnl_primitive_desc_iterator_t it;
+    union op_desc d; /* the iterator keeps a pointer to it and reads it at every step */
 #endif
 };
 
@@ -169,11 +177,6 @@ static md_ref md_of(const struct md *m)
     return m->d.ndims ? &m->d : NULL;
 }
 
-union op_desc {
-    dnnl_convolution_desc_t conv;
-    dnnl_inner_product_desc_t linear;
-};
-
 static dnnl_status_t op_desc_init(const struct shim_op *op, const struct md *m, union op_desc *d)
 {
     md_ref src = md_of(&m[SHIM_SRC]), wei = md_of(&m[SHIM_WEIGHT]), dst = md_of(&m[SHIM_DST]);
@@ -207,15 +210,14 @@ static dnnl_status_t op_desc_init(const struct shim_op *op, const struct md *m, 
 static dnnl_status_t choice_open(struct shim *s, const struct shim_op *op, const struct md *m,
                                  struct choice *c)
 {
-    union op_desc d;
     dnnl_status_t st;
 
     if (op->kind == SHIM_REORDER)
         return dnnl_reorder_primitive_desc_create(&c->pd, md_of(&m[SHIM_SRC]), s->engine,
                                                   md_of(&m[SHIM_DST]), s->engine, s->attr);
-    st = op_desc_init(op, m, &d);
+    st = op_desc_init(op, m, &c->d);
     if (st == dnnl_success)
-        st = dnnl_primitive_desc_iterator_create(&c->it, &d, s->attr, s->engine, NULL);
+        st = dnnl_primitive_desc_iterator_create(&c->it, &c->d, s->attr, s->engine, NULL);
     if (st != dnnl_success)
         return st;
     c->pd = dnnl_primitive_desc_iterator_fetch(c->it);
