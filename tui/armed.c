@@ -152,10 +152,20 @@ static void say_applied(struct tui_model *m, const struct bst_reply *r)
 {
     char what[200] = "";
     size_t at = 0;
-    for (int i = 0; i < r->n_changes && at < sizeof what; i++)
+    for (int i = 0; i < r->n_changes && at < sizeof what; i++) {
+        char was[TUI_VALUE], is[TUI_VALUE];
+        tui_short_value(r->changes[i].old_value, was);
+        tui_short_value(r->changes[i].new_value, is);
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s %s → %s", i ? ", " : "",
-                               tui_short_name(r->changes[i].key), r->changes[i].old_value, r->changes[i].new_value);
-    tui_say(m, TUI_GOOD, "%s%s%s", what[0] ? what : m->armed.text, r->text[0] ? ": " : "", r->text);
+                               tui_short_name(r->changes[i].key), was, is);
+    }
+    /* With a code there is more to say than when: a paused run, for one. */
+    if (r->code[0] || !what[0] || !r->effective_update)
+        tui_say(m, TUI_GOOD, "%s%s%s", r->code, r->code[0] ? " " : "",
+                r->text[0] ? r->text : m->armed.text);
+    else
+        tui_say(m, TUI_GOOD, "%s: in force since update %llu", what,
+                (unsigned long long)r->effective_update);
 }
 
 bool tui_armed_reply(struct tui_model *m, struct tui_link *link, const struct bst_reply *reply)

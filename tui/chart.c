@@ -142,7 +142,7 @@ void tui_chart_draw(const struct tui_chart *c, struct tui_area a)
     bool any = find_range(c, &lo, &hi);
     bool x_labels = a.h >= 4, y_labels = a.w >= 24 && a.h >= 2;
     int rows = a.h - x_labels;
-    tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit, (rows < 16 ? rows / 2 : rows / 3) + 1);
+    tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit, rows < 6 ? 3 : rows < 16 ? rows / 2 : rows / 3 + 1);
     int from = y_labels ? widest(&y) + 1 : 0;
     tui_axis_make(&x, c->x0, c->x1, false, c->x_unit, (a.w - from) / 9 + 1);
     struct tui_area plot = tui_area_sub(a, from, 0, a.w - from, rows);

@@ -52,7 +52,7 @@ void tui_picker_draw(const struct tui_model *m, struct tui_area a)
 {
     struct tui_area in = tui_dialog(a, 110, a.h > 30 ? 30 : a.h,
                                     " Presets: Enter arms its live keys, Esc closes ");
-    int select = m->view.overlay_select, list = in.w >= 70 ? 24 : in.w;
+    int select = m->view.overlay_select, list = in.w >= 90 ? 28 : in.w >= 70 ? 24 : in.w;
     int rows = list == in.w ? (in.h + 1) / 2 : in.h;
     int first = select >= rows ? select - rows + 1 : 0;
     for (int y = 0; y < rows && first + y < m->n_presets; y++) {

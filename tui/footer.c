@@ -12,11 +12,19 @@
 
 enum { ARMED_ROOM = 400 };
 
+static bool is_detail(const struct bst_reply *r, int i)
+{
+    /* The split follows from the batch; the header shows it once it is in force. */
+    return r->n_changes > 1 && !strcmp(r->changes[i].key, "micro_batch_size");
+}
+
 static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
 {
     double before, after;
-    bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), c->old_value,
-                c->new_value);
+    char was[TUI_VALUE], is[TUI_VALUE];
+    tui_short_value(c->old_value, was);
+    tui_short_value(c->new_value, is);
+    bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), was, is);
     if (!strcmp(c->key, "global_batch_size") && bst_num_parse(c->old_value, &before) &&
         bst_num_parse(c->new_value, &after) && before > 0)
         bst_sb_addf(out, " (%+.0f %%)", (after / before - 1) * 100);
@@ -35,10 +43,14 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
         bst_sb_addf(out, "%s%srefused: %s", r->code, r->code[0] ? " " : "", r->text);
         return;
     }
-    if (r->n_changes > 3)
+    int n = 0;
+    for (int i = 0; i < r->n_changes; i++)
+        n += !is_detail(r, i);
+    if (n > 3)
         bst_sb_addf(out, "%s: %d changes, %d kept", a->text, r->n_changes, r->n_kept);
-    for (int i = 0; i < r->n_changes && r->n_changes <= 3; i++)
-        add_change(out, &r->changes[i]);
+    for (int i = 0; i < r->n_changes && n <= 3; i++)
+        if (!is_detail(r, i))
+            add_change(out, &r->changes[i]);
     if (!r->n_changes)
         bst_sb_addf(out, "%s: %s", a->text, r->text[0] ? r->text : "changes nothing");
     if (r->memory_planned.valid) {

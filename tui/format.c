@@ -2,9 +2,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/json.h"
 
 static const char missing[] = "n/a";
 
@@ -144,11 +146,29 @@ const char *tui_short_name(const char *key)
         {"global_batch_size", "batch"},     {"learning_rate", "rate"},
         {"micro_batch_size", "micro"},      {"gradient_accumulation_steps", "accumulate"},
         {"warmup_epochs", "warm-up"},       {"warmup_steps", "warm-up"},
-        {"warmup_ratio", "warm-up"},        {"warmup_samples", "warm-up"},
+        {"warmup_ratio", "warm-up"},        {"warmup", "warm-up"},
+               {"warmup_samples", "warm-up"},
         {"lr_scheduler", "decay"},          {"max_grad_norm", "clip"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strcmp(names[i][0], key))
             return names[i][1];
     return key;
+}
+
+void tui_short_value(const char *value, char out[TUI_VALUE])
+{
+    double v;
+    char *rest;
+    const char *inner = strchr(value, '(');
+    if (bst_num_parse(value, &v)) {
+        snprintf(out, TUI_VALUE, "%.4g", v);
+        return;
+    }
+    snprintf(out, TUI_VALUE, "%s", value);
+    if (!inner)
+        return;
+    v = strtod(inner + 1, &rest);
+    if (rest != inner + 1 && !strncmp(rest, "ep)", 3))
+        snprintf(out, TUI_VALUE, "%.4g ep", v);
 }

@@ -26,4 +26,8 @@ void tui_span(struct bst_metric seconds, char out[TUI_NUM]);
 /* A preset key in the footer's words: "batch", "rate"; others as they are. */
 const char *tui_short_name(const char *key);
 
+enum { TUI_VALUE = 48 };
+/* A setting's value with four digits, and of "60000sa (1.000ep)" what people count in: "1 ep". */
+void tui_short_value(const char *value, char out[TUI_VALUE]);
+
 #endif

@@ -15,7 +15,6 @@ struct bst_outcome {
     const struct bst_plan *plan; /* NULL: no settings are involved */
     const struct bst_preset_difference *kept;
     int n_kept;
-    const char *kept_why[BST_N_PARAMS];
     struct bst_metric memory_planned, memory_limit;
 };
 

@@ -381,9 +381,7 @@ static uint64_t fake_command(struct tui_link *l, const char *text, bool dry)
     f->reply.ok = true;
     snprintf(f->reply.outcome, sizeof f->reply.outcome, dry ? "proposed" : "applied");
     answer(f, text, dry);
-    if (!dry && f->reply.ok && !f->reply.text[0])
-        snprintf(f->reply.text, sizeof f->reply.text, "in force since update %llu",
-                 (unsigned long long)f->status.update);
+    f->reply.effective_update = f->status.update;
     f->has_reply = true;
     return f->last_id;
 }
