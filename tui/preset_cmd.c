@@ -97,11 +97,17 @@ static bool load(struct call *c, const char *name, struct bst_preset *p)
     return !failed;
 }
 
+/* A stop, a blank and a capital; "et al. 2017" goes on. */
+static bool ends_sentence(const char *s)
+{
+    return s[0] == '.' && (!s[1] || (s[1] == ' ' && s[2] >= 'A' && s[2] <= 'Z'));
+}
+
 /* Bytes of `s` up to the end of its first sentence, at most `most` characters. */
 static int first_sentence(const char *s, int most)
 {
     int n = 0, chars = 0;
-    while (s[n] && chars < most && !(s[n] == '.' && (s[n + 1] == ' ' || !s[n + 1]))) {
+    while (s[n] && chars < most && !ends_sentence(s + n)) {
         do
             n++;
         while ((s[n] & 0xC0) == 0x80);
@@ -159,7 +165,7 @@ static int list(struct call *c)
                     all[i].n_errors == 1 ? "" : "s", all[i].id);
         else
             fprintf(c->out, "%.*s%s\n", cut, all[i].about,
-                    all[i].about[cut] && all[i].about[cut] != '.' ? "…" : "");
+                    all[i].about[cut] && !ends_sentence(all[i].about + cut) ? "…" : "");
     }
     bst_preset_list_free(all, n);
     return 0;
