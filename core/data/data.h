@@ -18,6 +18,7 @@ struct bst_data_cfg {
     int channels;       /* shapes; 0: its own */
     int64_t train_count, eval_count; /* shapes; else a limit on the samples used; 0: all */
     bool augment;       /* training only: crop and flip */
+    bool distort;       /* training only: colours and erasing as well */
     uint64_t seed;
     int threads;        /* decoding threads; 0: none of its own where the set is in memory */
 };

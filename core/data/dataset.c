@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/data/distort.h"
 #include "core/data/formats.h"
 
 /* Reasons kept for the screen; the count goes on beyond. */
@@ -16,6 +17,7 @@ struct bst_dataset {
     void *state;
     struct bst_data_info info;
     size_t sample_bytes;
+    bool distort;
 
     pthread_mutex_t lock; /* guards what follows */
     struct bst_data_bad bad[BAD_KEPT];
@@ -74,6 +76,7 @@ enum bst_err bst_dataset_open_format(const struct bst_data_format *format,
     *out = NULL;
     struct bst_dataset *ds = bst_xalloc(sizeof *ds);
     ds->format = format;
+    ds->distort = cfg->distort;
     enum bst_err err = open_format(ds, cfg);
     if (err) {
         bst_free(ds);
@@ -124,6 +127,8 @@ enum bst_err bst_dataset_get(const struct bst_dataset *ds, enum bst_part part, i
     if (err) {
         memset(out, 0, ds->sample_bytes);
         *label = 0;
+    } else if (ds->distort && part == BST_TRAIN) {
+        bst_distort(out, ds->info.height, ds->info.width, ds->info.channels, key);
     }
     return err;
 }

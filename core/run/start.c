@@ -20,6 +20,7 @@ static struct bst_data_cfg data_cfg(const struct bst_preset *p)
         .train_count = p->data.train_count,
         .eval_count = p->data.eval_count,
         .augment = p->augment != BST_AUGMENT_NONE,
+        .distort = p->augment == BST_AUGMENT_STRONG,
         .seed = (uint64_t)p->seed,
         .threads = (int)p->data.threads,
     };
