@@ -72,40 +72,47 @@ static void add_event(struct fake *f, const char *code, const char *source, bool
     f->status.journal_seq = e->seq;
 }
 
+static void add_update(struct fake *f, int total)
+{
+    struct bst_history *h = &f->history;
+    int i = h->n_updates;
+    const struct bst_history_update *last = i ? &h->updates[i - 1] : NULL;
+    struct bst_history_update *u = &h->updates[i];
+    double samples = (last ? last->samples : 0) + BATCH, epoch = samples / EPOCH;
+    double speed = 2150 + 60 * noise(f) - (i % 235 < 3 ? 900 : 0);
+    u->update = (uint64_t)i + 1;
+    u->samples = samples;
+    u->epoch = epoch;
+    u->seconds = (last ? last->seconds : 0) + BATCH / speed;
+    u->loss = 0.28 + 2.0 * exp(-3 * epoch) + (0.12 + 0.2 * exp(-epoch)) * noise(f) * 0.6;
+    u->learning_rate = rate_at(samples, f->peak, EPOCH);
+    u->grad_norm = 1.2 + 4 * exp(-2 * epoch) + 0.5 * noise(f);
+    u->samples_per_sec = speed;
+    u->loss_scale = 1;
+    u->global_batch = BATCH;
+    u->micro_batch = 128;
+    u->accumulation = 1;
+    if (f->kind == FAKE_DIVERGED && i > total - 60) {
+        u->loss = i % 7 ? 3.0 + 0.4 * (i - total + 60) : NAN;
+        u->grad_norm = i % 7 ? 40.0 * (i - total + 62) : INFINITY;
+        u->nonfinite = i % 7 == 0;
+    }
+    h->n_updates++;
+    h->generation++;
+    if ((long)(samples / EPOCH) > (long)((samples - BATCH) / EPOCH))
+        h->evals[h->n_evals++] = (struct bst_history_eval){samples, 0.36 + 0.5 * exp(-epoch),
+                                                           0.915 - 0.12 * exp(-0.8 * epoch)};
+}
+
+enum { MOST = 2300 }; /* updates of ten epochs */
+
 static void make_history(struct fake *f, int n)
 {
     struct bst_history *h = &f->history;
-    h->updates = bst_xcalloc((size_t)n, sizeof *h->updates);
+    h->updates = bst_xcalloc(MOST, sizeof *h->updates);
     h->evals = bst_xcalloc(64, sizeof *h->evals);
-    double samples = 0, seconds = 0;
-    for (int i = 0; i < n; i++) {
-        struct bst_history_update *u = &h->updates[i];
-        samples += BATCH;
-        double epoch = samples / EPOCH, speed = 2150 + 60 * noise(f) - (i % 235 < 3 ? 900 : 0);
-        seconds += BATCH / speed;
-        u->update = (uint64_t)i + 1;
-        u->samples = samples;
-        u->epoch = epoch;
-        u->seconds = seconds;
-        u->loss = 0.28 + 2.0 * exp(-3 * epoch) + (0.12 + 0.2 * exp(-epoch)) * noise(f) * 0.6;
-        u->learning_rate = rate_at(samples, f->peak, EPOCH);
-        u->grad_norm = 1.2 + 4 * exp(-2 * epoch) + 0.5 * noise(f);
-        u->samples_per_sec = speed;
-        u->loss_scale = 1;
-        u->global_batch = BATCH;
-        u->micro_batch = 128;
-        u->accumulation = 1;
-        if (f->kind == FAKE_DIVERGED && i > n - 60) {
-            u->loss = i % 7 ? 3.0 + 0.4 * (i - n + 60) : NAN;
-            u->grad_norm = i % 7 ? 40.0 * (i - n + 62) : INFINITY;
-            u->nonfinite = i % 7 == 0;
-        }
-        if ((long)(samples / EPOCH) > (long)((samples - BATCH) / EPOCH))
-            h->evals[h->n_evals++] = (struct bst_history_eval){
-                samples, 0.36 + 0.5 * exp(-epoch), 0.915 - 0.12 * exp(-0.8 * epoch)};
-    }
-    h->n_updates = n;
-    h->generation = 1;
+    for (int i = 0; i < n; i++)
+        add_update(f, n);
 }
 
 static void make_layers(struct bst_status *s, int n, bool bad)
@@ -246,8 +253,15 @@ static const char *fake_why(const struct tui_link *l)
 
 static void fake_refresh(struct tui_link *l, bool layers)
 {
-    (void)l;
+    struct fake *f = (struct fake *)l;
     (void)layers;
+    if (f->kind != FAKE_MOVING)
+        return;
+    for (int i = 0; i < 8 && f->history.n_updates < MOST; i++)
+        add_update(f, MOST);
+    make_status(f);
+    for (int i = 0; i < f->status.n_layers; i++)
+        f->status.layers[i].grad_norm.value *= 1 + 0.2 * noise(f);
 }
 
 static enum bst_client_event fake_next(struct tui_link *l)
@@ -418,8 +432,9 @@ static const struct tui_link_ops fake_ops = {
 
 int fake_kind_by_name(const char *name)
 {
-    static const char *const names[] = {"usual", "empty", "diverged", "many", "other", "lost"};
-    for (int i = 0; i < 6; i++)
+    static const char *const names[] = {"usual", "empty", "diverged", "many", "other", "lost",
+                                        "moving"};
+    for (int i = 0; i < 7; i++)
         if (!strcmp(name, names[i]))
             return i;
     return -1;

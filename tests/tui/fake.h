@@ -12,6 +12,7 @@ enum fake_kind {
     FAKE_MANY,     /* eight devices, three hundred layers, long and hostile names */
     FAKE_OTHER,    /* another console drives */
     FAKE_LOST,     /* the trainer does not answer */
+    FAKE_MOVING,   /* a second's worth of updates with each question */
 };
 
 struct tui_link *fake_open(enum fake_kind kind);

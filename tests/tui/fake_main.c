@@ -1,5 +1,5 @@
 /* The console in a real terminal over the made-up run, for what only a terminal can show:
- *   tui_fake [--kind KIND] [--frames N] [--ascii] [--mouse] [--readonly] [--no-color] */
+ *   tui_fake [--kind KIND] [--moving] [--refresh S] [--frames N] [--ascii] [--mouse] [--readonly] [--no-color] */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +24,10 @@ int main(int argc, char **argv)
             kind = fake_kind_by_name(argv[++i]);
         else if (!strcmp(argv[i], "--frames") && i + 1 < argc)
             cfg.frames = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--moving"))
+            kind = FAKE_MOVING;
+        else if (!strcmp(argv[i], "--refresh") && i + 1 < argc)
+            cfg.refresh = atof(argv[++i]);
         else if (!strcmp(argv[i], "--ascii"))
             cfg.ascii = true;
         else if (!strcmp(argv[i], "--mouse"))
