@@ -20,7 +20,9 @@ static enum bst_err plan_preset(struct bst_session *s, struct bst_proposal *p,
                                 const struct bst_plan_env *env)
 {
     struct bst_live target;
-    BST_TRY(bst_start_live(&p->preset, env, &target));
+    struct bst_plan_env elsewhere = *env; /* what fits here is asked when the plan is made */
+    elsewhere.fit = 0;
+    BST_TRY(bst_start_live(&p->preset, &elsewhere, &target));
     return bst_plan_preset(&s->live, &target, p->cmd.with_length, env, &p->plan);
 }
 
@@ -69,8 +71,9 @@ static enum bst_err ask_memory(struct bst_session *s, struct bst_proposal *p)
     const struct bst_live *after = &p->plan.after;
     enum bst_err err = bst_trainer_plan(s->trainer, (int64_t)after->batch,
                                         (int)after->split.accumulate, &p->memory);
-    /* A number of micro-batches that was asked for is kept to; else smaller ones may fit. */
-    if (err == BST_E_NOMEM && !after->accumulate && after->split.micro > 1) {
+    /* A number of micro-batches that this run fixed is kept to; else smaller ones may fit. */
+    bool fixed = after->accumulate && p->cmd.kind != BST_COMMAND_PRESET;
+    if (err == BST_E_NOMEM && !fixed && after->split.micro > 1) {
         int fit;
         err = bst_trainer_largest_micro(s->trainer, (int)after->split.micro, &fit);
         if (!err)

@@ -88,13 +88,13 @@ static void begin(struct bst_plan *plan, const struct bst_live *now)
     *plan = (struct bst_plan){.before = *now, .after = *now, .momentum_factor = 1};
 }
 
-/* Splits the new batch. A number of micro-batches fixed earlier gives way when the new parts would
- * not fit, unless it is what was just asked for. */
-static enum bst_err split_after(struct bst_plan *plan, const struct bst_plan_env *env, bool asked)
+/* Splits the new batch. A fixed number of micro-batches is kept to, but one that came with a preset
+ * (meant for other devices) or from before gives way when its parts would not fit. */
+static enum bst_err split_after(struct bst_plan *plan, const struct bst_plan_env *env, bool fixed)
 {
     struct bst_live *after = &plan->after;
     enum bst_err err = bst_plan_split(after, env);
-    if (err == BST_E_SHAPE && !asked) {
+    if (err == BST_E_SHAPE && !fixed) {
         after->accumulate = 0;
         err = bst_plan_split(after, env);
     }
@@ -113,9 +113,9 @@ static enum bst_err split_after(struct bst_plan *plan, const struct bst_plan_env
 }
 
 /* The last step of every plan: checks, list of changes, rates before and after. */
-static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env, bool asked_k)
+static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env, bool fixed)
 {
-    BST_TRY(split_after(plan, env, asked_k));
+    BST_TRY(split_after(plan, env, fixed));
     enum bst_diag why = BST_DIAG_NONE;
     enum bst_err err = bst_plan_check(&plan->after, &why);
     if (err)
@@ -284,7 +284,7 @@ enum bst_err bst_plan_command(const struct bst_live *now, const struct bst_comma
 {
     begin(out, now);
     BST_TRY(apply(out, cmd, env));
-    return finish(out, env, cmd->kind == BST_COMMAND_ACCUMULATE && cmd->value > 0);
+    return finish(out, env, true);
 }
 
 /* What preset, undo and redo have in common once `after` is filled in. */

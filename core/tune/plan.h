@@ -70,7 +70,8 @@ BST_MUST_USE enum bst_err bst_plan_command(const struct bst_live *now,
                                            const struct bst_plan_env *env, struct bst_plan *out);
 
 /* The live keys of a preset, resolved as if it had been started (rates at its own batch), taken up
- * by this run. The run's length stays unless with_length. */
+ * by this run. The run's length stays unless with_length. Its gradient_accumulation_steps give way
+ * where they would not fit: the batch is what counts. */
 BST_MUST_USE enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *preset,
                                           bool with_length, const struct bst_plan_env *env,
                                           struct bst_plan *out);

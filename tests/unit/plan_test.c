@@ -157,20 +157,18 @@ static void the_split_follows_what_fits(void **state)
     must_refuse(&now, "batch +20%", env, BST_DIAG_BATCH_RANGE, "leaves some of 400 ranks");
 }
 
-static void a_fixed_accumulation_gives_way_to_memory_unless_asked(void **state)
+static void a_fixed_accumulation_is_kept_to(void **state)
 {
     (void)state;
     struct bst_live now = live_of(1024, BST_LR_RULE_LINEAR);
     struct bst_plan_env env = at(0);
     now.accumulate = 8;
     assert_int_equal(bst_plan_split(&now, &env), BST_OK);
+    assert_int_equal(must(&now, "batch +20%", env).after.split.micro, 154);
     env.fit = 128;
-    struct bst_plan plan = must(&now, "batch +20%", env); /* 1229: 8 of 154 do not fit */
-    assert_int_equal(plan.after.split.accumulate, 10);
-    assert_int_equal(plan.after.accumulate, 0);
-    must_show(&plan, "gradient_accumulation_steps", "8", "10");
+    must_refuse(&now, "batch +20%", env, BST_DIAG_ACCUMULATION_OVER_CAP, "largest allowed, 128");
     must_refuse(&now, "accumulate =4", env, BST_DIAG_ACCUMULATION_OVER_CAP, "largest allowed, 128");
-    plan = must(&now, "accumulate =16", env);
+    struct bst_plan plan = must(&now, "accumulate =16", env);
     assert_int_equal(plan.after.split.micro, 64);
     assert_true(plan.after.schedule.peak == now.schedule.peak);
     plan = must(&now, "accumulate =2000", at(0));
@@ -178,6 +176,9 @@ static void a_fixed_accumulation_gives_way_to_memory_unless_asked(void **state)
     assert_true(has_note(&plan, BST_DIAG_ACCUMULATION_LOWERED));
     plan = must(&now, "accumulate auto", at(0));
     assert_int_equal(plan.after.split.accumulate, 1);
+    plan = must(&plan.after, "batch +20%", env);
+    assert_int_equal(plan.after.split.accumulate, 10);
+    must_show(&plan, "gradient_accumulation_steps", "1", "10");
 }
 
 static void momentum_is_corrected_where_the_form_needs_it(void **state)
@@ -377,7 +378,7 @@ int main(void)
         cmocka_unit_test(twenty_percent_from_2048),
         cmocka_unit_test(presses_are_one_change),
         cmocka_unit_test(the_split_follows_what_fits),
-        cmocka_unit_test(a_fixed_accumulation_gives_way_to_memory_unless_asked),
+        cmocka_unit_test(a_fixed_accumulation_is_kept_to),
         cmocka_unit_test(momentum_is_corrected_where_the_form_needs_it),
         cmocka_unit_test(warmup_changes),
         cmocka_unit_test(rate_changes),
