@@ -5,7 +5,7 @@
 
 #include "core/base/alloc.h"
 
-enum { ONE = 16384, GROUP = 16, SLACK = 64 };
+enum { ONE = 16384, SLACK = 64 };
 
 void bst_resampler_fini(struct bst_resampler *r)
 {
@@ -13,10 +13,11 @@ void bst_resampler_fini(struct bst_resampler *r)
     bst_block_free(&r->row);
 }
 
+/* The window is as wide as two steps, between whole pixels. */
 static int most_taps(const struct bst_resample_axis *a)
 {
     double scale = a->length / a->total;
-    return 2 * (int)ceil(scale > 1 ? scale : 1) + 1;
+    return (int)ceil(2 * (scale > 1 ? scale : 1) + 1e-6);
 }
 
 /* Weights of output pixel i in 1/16384, adding up to one exactly so that an even area stays as it
@@ -46,38 +47,40 @@ static int weigh(const struct bst_resample_axis *a, int i, int16_t *weight, int 
 
 struct tables {
     int16_t *taps;   /* of one output pixel or row */
-    int32_t *start;  /* [x.n] */
-    int16_t *weight; /* [x.n, groups, GROUP] */
+    int32_t *start;  /* [x.n, made even] */
+    int16_t *weight; /* blocks of 32: see bst_resample_weight_at() */
+    size_t n_weights;
     int groups;
 };
 
 static enum bst_err carve(struct bst_resampler *r, const struct bst_resample_axis *x,
                           const struct bst_resample_axis *y, struct tables *t)
 {
-    size_t n = (size_t)x->n, row = ((size_t)x->high - (size_t)x->low) * 3 + SLACK;
+    size_t pairs = ((size_t)x->n + 1) / 2, row = ((size_t)x->high - (size_t)x->low) * 3 + SLACK;
     size_t taps = (size_t)(most_taps(x) > most_taps(y) ? most_taps(x) : most_taps(y)), bytes = 0;
     t->groups = (most_taps(x) + 3) / 4;
-    if (!bst_mul_size(n * sizeof *t->weight * GROUP, (size_t)t->groups, &bytes) ||
-        !bst_add_size(bytes, n * sizeof *t->start + (taps + 4) * sizeof *t->taps, &bytes))
+    if (!bst_mul_size(pairs * BST_RESAMPLE_BLOCK, (size_t)t->groups, &t->n_weights) ||
+        !bst_mul_size(t->n_weights, sizeof *t->weight, &bytes) ||
+        !bst_add_size(bytes, 2 * pairs * sizeof *t->start + taps * sizeof *t->taps, &bytes))
         return bst_fail(BST_E_NOMEM, "resample: a table of more bytes than can be");
     BST_TRY(bst_block_reserve(&r->tables, bytes));
     BST_TRY(bst_block_reserve(&r->row, row));
     t->weight = r->tables.p;
-    t->start = (int32_t *)(void *)(t->weight + n * GROUP * (size_t)t->groups);
-    t->taps = (int16_t *)(void *)(t->start + n);
+    t->start = (int32_t *)(void *)(t->weight + t->n_weights);
+    t->taps = (int16_t *)(void *)(t->start + 2 * pairs);
     return BST_OK;
 }
 
 static void fill_x(const struct bst_resample_axis *x, struct tables *t)
 {
-    memset(t->weight, 0, (size_t)x->n * GROUP * (size_t)t->groups * sizeof *t->weight);
+    memset(t->weight, 0, t->n_weights * sizeof *t->weight);
+    t->start[x->n - 1 + x->n % 2] = 0;
     for (int i = 0; i < x->n; i++) {
         int start = 0, n = weigh(x, i, t->taps, &start);
-        int16_t *out = t->weight + (size_t)i * GROUP * (size_t)t->groups;
         t->start[i] = (start - x->low) * 3;
         for (int k = 0; k < n; k++) {
-            int16_t *pair = out + k / 4 * GROUP + k % 4 / 2 * (GROUP / 2) + k % 2;
-            pair[0] = pair[2] = pair[4] = t->taps[k];
+            int16_t *w = t->weight + bst_resample_weight_at(i, k, t->groups);
+            w[0] = w[2] = w[4] = t->taps[k];
         }
     }
 }

@@ -27,12 +27,22 @@ struct bst_resample_loops {
     void (*blend_rows)(const uint8_t *rows, size_t stride, const int16_t *weight, int n_taps,
                        uint8_t *out, int n);
     /* Pixel i of n is made of 4 · groups pixels from byte start[i] of the row on. Weights lie as the
-     * vector loop multiplies them: a group is w0 w1 w0 w1 w0 w1 0 0 w2 w3 w2 w3 w2 w3 0 0. */
+     * vector loop multiplies them, two pixels side by side: bst_resample_weight_at() says where. `start`
+     * has one more entry where n is odd. */
     void (*blend_pixels)(const uint8_t *row, const int32_t *start, const int16_t *weight,
                          int groups, uint8_t *out, int n);
 };
 extern const struct bst_resample_loops bst_resample_portable;
 const struct bst_resample_loops *bst_resample_fastest(void);
+
+/* A block of weights serves four taps of two pixels: taps 0 and 1 of the first pixel thrice, for red, green
+ * and blue, and two zeros; the same of the second pixel; taps 2 and 3 of both likewise. */
+enum { BST_RESAMPLE_BLOCK = 32 };
+static inline size_t bst_resample_weight_at(int pixel, int tap, int groups)
+{
+    size_t block = (size_t)(pixel / 2) * (size_t)groups + (size_t)(tap / 4);
+    return block * BST_RESAMPLE_BLOCK + (size_t)(tap % 4 / 2 * 16 + pixel % 2 * 8 + tap % 2);
+}
 
 struct bst_resampler { /* all zero at first */
     const struct bst_resample_loops *loops; /* NULL: the fastest */
