@@ -1,6 +1,6 @@
 /* CIFAR-10's binary version (A. Krizhevsky): records of one label byte and 3072 image bytes, the
  * red plane first, rows from the top. */
-#include "core/data/formats.h"
+#include "core/data/cifar10.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/io.h"
-#include "core/data/inmem.h"
+#include "core/data/formats.h"
 #include "core/data/reader.h"
 
 enum {
@@ -33,14 +33,14 @@ static enum bst_err take_record(const uint8_t *record, const struct bst_reader *
     return BST_OK;
 }
 
-static enum bst_err read_file(struct bst_inmem_part *p, int64_t first, const char *dir,
+enum bst_err bst_cifar10_read(struct bst_inmem_part *p, int64_t first, int64_t n, const char *dir,
                               const char *name)
 {
     uint8_t record[RECORD];
     struct bst_reader *r;
     BST_TRY(bst_reader_open(dir, name, &r));
-    enum bst_err err = bst_reader_expect(r, (uint64_t)FILE_RECORDS * RECORD, "CIFAR-10 has");
-    for (int64_t i = 0; i < FILE_RECORDS && !err; i++) {
+    enum bst_err err = bst_reader_expect(r, (uint64_t)n * RECORD, "CIFAR-10 has");
+    for (int64_t i = 0; i < n && !err; i++) {
         err = bst_reader_read(r, record, sizeof record);
         if (!err)
             err = take_record(record, r, i, p->images + (size_t)(first + i) * 3 * PLANE,
@@ -59,9 +59,10 @@ static enum bst_err read_all(struct bst_inmem *set, const char *dir)
     for (int i = 0; i < TRAIN_FILES; i++) {
         char name[32];
         snprintf(name, sizeof name, "data_batch_%d.bin", i + 1);
-        BST_TRY(read_file(&set->part[BST_TRAIN], (int64_t)i * FILE_RECORDS, dir, name));
+        BST_TRY(bst_cifar10_read(&set->part[BST_TRAIN], (int64_t)i * FILE_RECORDS, FILE_RECORDS,
+                                 dir, name));
     }
-    return read_file(&set->part[BST_EVAL], 0, dir, "test_batch.bin");
+    return bst_cifar10_read(&set->part[BST_EVAL], 0, FILE_RECORDS, dir, "test_batch.bin");
 }
 
 static void close_cifar10(void *state)
