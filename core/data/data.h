@@ -28,6 +28,7 @@ enum bst_part { BST_TRAIN, BST_EVAL };
 struct bst_data_info {
     int64_t n[2]; /* by enum bst_part */
     int height, width, channels, classes;
+    bool decodes; /* a sample costs CPU time: threads of the loader's own pay */
     char note[160]; /* something the person should know, e.g. that generated data stand in; "" if not */
     const char *diagnostic; /* "BST-nnn" for the note, or NULL */
 };

@@ -161,7 +161,8 @@ enum bst_err bst_dataset_note_bad(struct bst_dataset *ds, enum bst_part part, in
     pthread_mutex_unlock(&ds->lock);
     if (n_bad * 100 > n)
         return bst_fail(BST_E_CORRUPT,
-                        "%" PRId64 " of %" PRId64 " samples cannot be read, more than 1 %%; the "
+                        "BST-503: %" PRId64 " of %" PRId64
+                        " samples cannot be read, more than 1 %%; the "
                         "last: %s",
                         n_bad, n, reason);
     return BST_OK;

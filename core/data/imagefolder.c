@@ -41,15 +41,13 @@ struct folder {
 
 static void free_decoder(struct decoder *d)
 {
-    if (!d)
-        return;
     bst_jpeg_free(d->jpeg);
     bst_resampler_fini(&d->resampler);
     bst_block_free(&d->file);
     bst_free(d);
 }
 
-static enum bst_err borrow_decoder(struct folder *f, struct decoder **out)
+static struct decoder *borrow_decoder(struct folder *f)
 {
     pthread_mutex_lock(&f->lock);
     struct decoder *d = f->idle;
@@ -58,14 +56,9 @@ static enum bst_err borrow_decoder(struct folder *f, struct decoder **out)
     pthread_mutex_unlock(&f->lock);
     if (!d) {
         d = bst_xalloc(sizeof *d);
-        enum bst_err err = bst_jpeg_new(&d->jpeg);
-        if (err) {
-            free_decoder(d);
-            return err;
-        }
+        d->jpeg = bst_jpeg_new();
     }
-    *out = d;
-    return BST_OK;
+    return d;
 }
 
 static void return_decoder(struct folder *f, struct decoder *d)
@@ -143,8 +136,7 @@ static enum bst_err get_folder(void *state, enum bst_part part, int64_t index, u
                                uint8_t *out, int32_t *label)
 {
     struct folder *f = state;
-    struct decoder *d = NULL;
-    BST_TRY(borrow_decoder(f, &d));
+    struct decoder *d = borrow_decoder(f);
     char *path = bst_xasprintf("%s/%s", f->root[part], bst_folder_list_path(&f->list[part], index));
     enum bst_err err = get_with(f, d, part, path, key, out);
     if (err)
@@ -191,6 +183,7 @@ static void describe(const struct folder *f, int classes, struct bst_data_info *
     info->height = info->width = f->size;
     info->channels = 3;
     info->classes = classes;
+    info->decodes = true;
     if (ignored)
         snprintf(info->note, sizeof info->note,
                  "%" PRId64 " files without .jpg or .jpeg in their name are not used", ignored);

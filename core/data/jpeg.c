@@ -84,25 +84,27 @@ static void on_progress(j_common_ptr common)
     longjmp(j->escape, 1);
 }
 
-enum bst_err bst_jpeg_new(struct bst_jpeg **out)
+struct bst_jpeg *bst_jpeg_new(void)
 {
-    *out = NULL;
     struct bst_jpeg *j = bst_xalloc(sizeof *j);
     j->jpeg.err = jpeg_std_error(&j->errors);
     j->errors.error_exit = on_error;
     j->errors.emit_message = on_message;
     j->errors.output_message = on_output;
     j->progress.progress_monitor = on_progress;
+    return j;
+}
+
+/* Anew for each image: libjpeg keeps the tables of the one before, for files that leave theirs out,
+ * and what such a file decodes to must not depend on what its thread saw last. */
+static void start_afresh(struct bst_jpeg *j)
+{
+    jpeg_destroy_decompress(&j->jpeg);
+    j->jpeg.err = &j->errors;
     j->jpeg.client_data = j;
-    if (setjmp(j->escape)) {
-        enum bst_err err = bst_fail(BST_E_LIBRARY, "libjpeg: %s", j->damage);
-        bst_free(j);
-        return err;
-    }
     jpeg_create_decompress(&j->jpeg);
     j->jpeg.progress = &j->progress;
-    *out = j;
-    return BST_OK;
+    j->damage[0] = '\0';
 }
 
 void bst_jpeg_free(struct bst_jpeg *j)
@@ -160,13 +162,12 @@ enum bst_err bst_jpeg_header(struct bst_jpeg *j, const uint8_t *data, size_t n, 
                              int *height)
 {
     *width = *height = 0;
-    jpeg_abort_decompress(&j->jpeg);
     j->has_header = false;
-    j->damage[0] = '\0';
     BST_TRY(refuse_other_kinds(data, n));
     BST_TRY(find_end(data, n));
     if (setjmp(j->escape))
         return fail_damaged(j);
+    start_afresh(j);
     jpeg_mem_src(&j->jpeg, data, n);
     jpeg_read_header(&j->jpeg, TRUE);
     uint64_t w = j->jpeg.image_width, h = j->jpeg.image_height;

@@ -23,7 +23,7 @@ struct bst_jpeg_view {
     int denominator;
 };
 
-BST_MUST_USE enum bst_err bst_jpeg_new(struct bst_jpeg **out);
+struct bst_jpeg *bst_jpeg_new(void);
 void bst_jpeg_free(struct bst_jpeg *j);
 
 /* Reads the header of the n bytes at `data`, which must stay until the next call. Refuses what is not a

@@ -436,9 +436,11 @@ enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, int n, struct
     pthread_mutex_lock(&l->lock);
     enum bst_err err = claim(l, (struct range){first, n}, &s);
     if (!err) {
-        /* The taker has nothing better to do than to help. */
+        /* The taker has nothing better to do than to help, but a decoder's memory would be its own:
+         * it is kept to the loader's threads. */
+        bool help = !l->n_threads || !l->info->decodes;
         while (s->done < s->n)
-            if (!fill_some(l, s))
+            if (!help || !fill_some(l, s))
                 pthread_cond_wait(&l->filled, &l->lock);
         s->state = TAKEN;
         err = note_bad(l, s);

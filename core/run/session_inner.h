@@ -88,6 +88,7 @@ struct bst_session {
     bool saved;
     double save_again, save_pause; /* after a failure */
     bool metrics_failing;
+    int64_t n_bad_said; /* unreadable samples told of */
 
     struct bst_status status;
     struct bst_health_track health;

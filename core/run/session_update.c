@@ -94,9 +94,14 @@ static void watch_gradient(struct bst_session *s, const struct bst_update_result
         bst_session_note(s, BST_DIAG_GRADIENT_SPIKE,
                          "gradient norm %.3g in update %llu, %.0f times the usual", res->grad_norm,
                          (unsigned long long)s->at.update, s->health.ratio);
-    if (res->n_bad)
-        bst_session_note(s, BST_DIAG_BAD_IMAGES, "%d images of update %llu could not be decoded",
-                         res->n_bad, (unsigned long long)s->at.update);
+}
+
+/* Each is told of once, whatever the number of epochs. */
+static void say_bad_samples(struct bst_session *s)
+{
+    struct bst_data_bad bad;
+    for (; bst_trainer_bad_sample(s->trainer, s->n_bad_said, &bad); s->n_bad_said++)
+        bst_session_note(s, BST_DIAG_BAD_IMAGES, "another image stands in for %s", bad.reason);
 }
 
 static struct bst_metric metric(double value)
@@ -190,6 +195,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     write_update(s, &req, &split, &res);
     watch_metrics(s);
     watch_gradient(s, &res);
+    say_bad_samples(s);
     show_update(s, &req, &res);
     return count_nonfinite(s, &res);
 }
@@ -225,6 +231,7 @@ enum bst_err bst_session_eval(struct bst_session *s)
         s->at.best_accuracy = s->at.eval_accuracy;
     write_eval(s, &res);
     watch_metrics(s);
+    say_bad_samples(s);
     if (!isfinite(res.loss))
         bst_session_note(s, BST_DIAG_NONFINITE_LOSS, "the loss of the evaluation is not finite");
     bst_session_publish(s, true);

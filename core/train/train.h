@@ -112,6 +112,9 @@ BST_MUST_USE enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_i
                                            struct bst_eval_result *out);
 
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
+/* The i-th sample that could not be read, both parts counted; false past the last. Several are found in
+ * one update in the order of the ranks that were first. */
+bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_data_bad *out);
 /* Per-parameter norms of the last update; n_trained entries, borrowed until the next call. */
 const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n);
 void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_memory *out);

@@ -191,6 +191,11 @@ const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t)
     return bst_dataset_info(t->data);
 }
 
+bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_data_bad *out)
+{
+    return bst_dataset_bad(t->data, i, out);
+}
+
 void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_memory *out)
 {
     BST_ASSERT(rank >= 0 && rank < t->cfg.ranks);

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FILE *f = fopen(path, "wb");
     BST_ASSERT(f && fwrite(data + 1, 1, size - 1, f) == size - 1);
     fclose(f);
-    int64_t n = data[0] % 8;
+    int64_t n = 1 + data[0] % 8;
     BST_ASSERT(!bst_inmem_reserve(&set, BST_TRAIN, n));
     if (!bst_cifar10_read(&set.part[BST_TRAIN], 0, n, folder, "batch")) {
         BST_ASSERT(data[1] == 0x1F || (int64_t)size - 1 == n * 3073);

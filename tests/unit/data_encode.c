@@ -62,6 +62,7 @@ uint8_t *encode_jpeg(const struct encode *e, size_t *n)
     jpeg_set_quality(&c, e->quality ? e->quality : 90, TRUE);
     set_sampling(&c, e);
     c.arith_code = e->arithmetic;
+    c.optimize_coding = e->optimise;
     c.restart_interval = (unsigned)e->restart;
     if (e->progressive)
         jpeg_simple_progression(&c);

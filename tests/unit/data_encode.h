@@ -12,14 +12,14 @@
 
 struct encode {
     int w, h;
-    J_COLOR_SPACE from; /* JCS_RGB, JCS_GRAYSCALE or JCS_CMYK */
-    J_COLOR_SPACE into; /* the file's; JCS_UNKNOWN: as libjpeg chooses */
-    int h_samp, v_samp; /* luma's, chroma has 1; 0: 2 and 2 */
-    int quality;        /* 0: 90 */
-    bool progressive, arithmetic;
-    int scans;   /* a progressive file of so many scans */
-    int restart; /* MCUs between restart markers */
-    const uint8_t *pixels; /* NULL: the test picture */
+    J_COLOR_SPACE from;                     /* JCS_RGB, JCS_GRAYSCALE or JCS_CMYK */
+    J_COLOR_SPACE into;                     /* the file's; JCS_UNKNOWN: as libjpeg chooses */
+    int h_samp, v_samp;                     /* luma's, chroma has 1; 0: 2 and 2 */
+    int quality;                            /* 0: 90 */
+    bool progressive, arithmetic, optimise; /* optimise: Huffman tables of its own */
+    int scans;                              /* a progressive file of so many scans */
+    int restart;                            /* MCUs between restart markers */
+    const uint8_t *pixels;                  /* NULL: the test picture */
 };
 
 /* free() the result. */

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A new folder under $TMPDIR or /tmp; the caller removes it with bst_io_remove_tree and frees the path. */
+/* A new folder under $TMPDIR or /tmp; the caller removes it with bst_io_remove_tree and frees the
+ * path. */
 char *files_scratch(void);
 void files_write(const char *dir, const char *name, const void *data, size_t n);
 void files_write_gz(const char *dir, const char *name, const void *data, size_t n);

@@ -310,7 +310,8 @@ static void bad_files_do_not_depend_on_threads(void **state)
     (void)run(dir, 8, &err);
     assert_int_equal(err, BST_E_CORRUPT);
     assert_int_equal(
-        strncmp(bst_err_text(), "3 of 200 samples cannot be read, more than 1 %; ", 48), 0);
+        strncmp(bst_err_text(), "BST-503: 3 of 200 samples cannot be read, more than 1 %; ", 57),
+        0);
     bst_free(gone);
     assert_int_equal(bst_alloc_held(), before);
 }

@@ -31,13 +31,6 @@ static const struct encode kinds[] = {
 };
 enum { KINDS = (int)(sizeof kinds / sizeof kinds[0]) };
 
-static struct bst_jpeg *open_decoder(void)
-{
-    struct bst_jpeg *j;
-    assert_int_equal(bst_jpeg_new(&j), BST_OK);
-    return j;
-}
-
 /* libjpeg writes CMYK with Adobe's marker, so the file's numbers are inverted inks. */
 static uint8_t plain(const uint8_t *pixel, int channels, int c)
 {
@@ -96,7 +89,7 @@ static void parts_equal_the_whole(void **state)
 {
     (void)state;
     static const int sizes[][2] = {{131, 97}, {64, 48}, {17, 33}, {3, 5}, {1, 1}};
-    struct bst_jpeg *j = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new();
     for (int k = 0; k < KINDS; k++)
         for (int s = 0; s < 5; s++) {
             struct encode e = kinds[k];
@@ -122,7 +115,7 @@ static enum bst_err decode_all(struct bst_jpeg *j, const uint8_t *data, size_t n
 /* text: how the message starts; libjpeg's words differ between its versions. */
 static void check_refused(const void *data, size_t n, enum bst_err err, const char *text)
 {
-    struct bst_jpeg *j = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new();
     struct bst_jpeg_view view;
     assert_int_equal(decode_all(j, data, n, &view), err);
     if (strncmp(bst_err_text(), text, strlen(text)))
@@ -183,7 +176,7 @@ static void too_many_scans_are_refused(void **state)
     (void)state;
     size_t n;
     struct bst_jpeg_view view;
-    struct bst_jpeg *j = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new();
     struct encode e = {.w = 64, .h = 64, .from = JCS_RGB, .h_samp = 1, .v_samp = 1, .scans = 1000};
     uint8_t *data = encode_jpeg(&e, &n);
     check_refused(data, n, BST_E_CORRUPT,
@@ -213,7 +206,7 @@ static void too_many_scans_are_refused(void **state)
 static void cut_files_never_give_made_up_pixels(void **state)
 {
     (void)state;
-    struct bst_jpeg *j = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new();
     for (int progressive = 0; progressive < 2; progressive++) {
         size_t n;
         int w, h, channels, accepted = 0;
@@ -243,6 +236,45 @@ static void cut_files_never_give_made_up_pixels(void **state)
     bst_jpeg_free(j);
 }
 
+/* Every DHT segment taken out: the standard tables hold then, not those of the image before. */
+static size_t drop_tables(uint8_t *data, size_t n)
+{
+    size_t out = 2;
+    for (size_t at = 2; at < n;) {
+        size_t len = 2 + (size_t)(data[at + 2] << 8 | data[at + 3]);
+        if (data[at + 1] == 0xDA)
+            len = n - at;
+        if (data[at + 1] != 0xC4) {
+            memmove(data + out, data + at, len);
+            out += len;
+        }
+        at += len;
+    }
+    return out;
+}
+
+static void images_do_not_lend_their_tables(void **state)
+{
+    (void)state;
+    size_t n, other_n;
+    int w, h;
+    struct bst_jpeg_view view;
+    struct bst_jpeg *used = bst_jpeg_new();
+    struct encode e = {.w = 40, .h = 30, .from = JCS_RGB};
+    struct encode other = {.w = 64, .h = 64, .from = JCS_RGB, .optimise = true, .quality = 20};
+    uint8_t *whole, *data = encode_jpeg(&e, &n), *rest = encode_jpeg(&other, &other_n);
+    int channels;
+    whole = decode_jpeg(data, n, 1, &w, &h, &channels);
+    n = drop_tables(data, n);
+    assert_int_equal(decode_all(used, rest, other_n, &view), BST_OK);
+    assert_int_equal(decode_all(used, data, n, &view), BST_OK);
+    check_view(&view, whole, w, h, channels);
+    free(whole);
+    free(data);
+    free(rest);
+    bst_jpeg_free(used);
+}
+
 /* Bits flipped anywhere: refused, or all pixels written, which two runs over other rubbish would
  * tell. */
 static void flipped_bits_leave_nothing_unwritten(void **state)
@@ -251,7 +283,7 @@ static void flipped_bits_leave_nothing_unwritten(void **state)
     struct bst_rng r;
     size_t n;
     int refused = 0;
-    struct bst_jpeg *j = open_decoder(), *k = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new(), *k = bst_jpeg_new();
     bst_rng_init(&r, 1, BST_RNG_TEST, 0);
     struct encode e = {.w = 61, .h = 47, .from = JCS_RGB};
     uint8_t *data = encode_jpeg(&e, &n);
@@ -284,7 +316,7 @@ static void harmless_remarks_are_no_damage(void **state)
     (void)state;
     size_t n;
     struct bst_jpeg_view view;
-    struct bst_jpeg *j = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new();
     struct encode e = {.w = 20, .h = 20, .from = JCS_RGB};
     uint8_t *data = encode_jpeg(&e, &n);
     /* Stray bytes between two markers, and padding behind the end. */
@@ -305,7 +337,7 @@ static void cmyk_becomes_colour(void **state)
     uint8_t pixels[16 * 16 * 4];
     size_t n;
     struct bst_jpeg_view view;
-    struct bst_jpeg *j = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new();
     for (size_t i = 0; i < sizeof pixels; i++)
         pixels[i] = inks[i % 4];
     struct encode e = {.w = 16, .h = 16, .from = JCS_CMYK, .pixels = pixels, .quality = 100};
@@ -322,7 +354,7 @@ static void memory_is_counted_and_kept(void **state)
     (void)state;
     size_t n, before = bst_alloc_held();
     struct bst_jpeg_view view;
-    struct bst_jpeg *j = open_decoder();
+    struct bst_jpeg *j = bst_jpeg_new();
     struct encode e = {.w = 200, .h = 100, .from = JCS_RGB};
     uint8_t *data = encode_jpeg(&e, &n);
     assert_int_equal(decode_all(j, data, n, &view), BST_OK);
@@ -344,6 +376,7 @@ int main(void)
         cmocka_unit_test(huge_images_are_refused),
         cmocka_unit_test(too_many_scans_are_refused),
         cmocka_unit_test(cut_files_never_give_made_up_pixels),
+        cmocka_unit_test(images_do_not_lend_their_tables),
         cmocka_unit_test(flipped_bits_leave_nothing_unwritten),
         cmocka_unit_test(harmless_remarks_are_no_damage),
         cmocka_unit_test(cmyk_becomes_colour),

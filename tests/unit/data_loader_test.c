@@ -22,7 +22,8 @@ enum { SIDE = 8, SAMPLE = SIDE * SIDE, N_TRAIN = 1000, N_EVAL = 50 };
 static struct {
     bool bad[N_TRAIN];
     int64_t hard; /* index that fails with BST_E_LIBRARY, or -1 */
-    atomic_int calls, signals_open;
+    bool decodes;
+    atomic_int calls, calls_by_taker, signals_open;
     pthread_t taker;
 } fake;
 
@@ -38,8 +39,12 @@ static enum bst_err fake_open(const struct bst_data_cfg *cfg, void **state,
                               struct bst_data_info *info)
 {
     *state = &fake;
-    *info = (struct bst_data_info){
-        .n = {N_TRAIN, N_EVAL}, .height = SIDE, .width = SIDE, .channels = 1, .classes = 10};
+    *info = (struct bst_data_info){.n = {N_TRAIN, N_EVAL},
+                                   .height = SIDE,
+                                   .width = SIDE,
+                                   .channels = 1,
+                                   .classes = 10,
+                                   .decodes = fake.decodes};
     return cfg->path ? BST_E_NOTFOUND : BST_OK;
 }
 
@@ -55,6 +60,8 @@ static enum bst_err fake_get(void *state, enum bst_part part, int64_t index, uin
     sigset_t now;
     atomic_fetch_add(&fake.calls, 1);
     pthread_sigmask(SIG_SETMASK, NULL, &now);
+    if (pthread_equal(pthread_self(), fake.taker))
+        atomic_fetch_add(&fake.calls_by_taker, 1);
     if (!pthread_equal(pthread_self(), fake.taker) && !sigismember(&now, SIGTERM))
         atomic_fetch_add(&fake.signals_open, 1);
     memset(out, 0xA5, SAMPLE / 2);
@@ -84,8 +91,10 @@ static int reset(void **state)
     (void)state;
     memset(fake.bad, 0, sizeof fake.bad);
     fake.hard = -1;
+    fake.decodes = false;
     fake.taker = pthread_self();
     atomic_store(&fake.calls, 0);
+    atomic_store(&fake.calls_by_taker, 0);
     atomic_store(&fake.signals_open, 0);
     return 0;
 }
@@ -171,6 +180,24 @@ static void nothing_is_loaded_twice(void **state)
     }
     bst_loader_free(l);
     assert_int_equal(atomic_load(&fake.calls), 1000);
+    bst_dataset_close(ds);
+}
+
+/* A decoder's memory stays with the loader's own threads, where it has any. */
+static void the_taker_decodes_only_alone(void **state)
+{
+    (void)state;
+    fake.decodes = true;
+    struct bst_dataset *ds = open_fake();
+    struct bst_loader *l = open_loader(ds, BST_TRAIN, 2, 2);
+    for (int u = 0; u < 10; u++)
+        take_and_check(l, (uint64_t)u * 100, 100);
+    bst_loader_free(l);
+    assert_int_equal(atomic_load(&fake.calls_by_taker), 0);
+    l = open_loader(ds, BST_TRAIN, 2, 0);
+    take_and_check(l, 0, 100);
+    bst_loader_free(l);
+    assert_int_equal(atomic_load(&fake.calls_by_taker), 100);
     bst_dataset_close(ds);
 }
 
@@ -359,11 +386,12 @@ static void too_many_bad_end_it(void **state)
                 bst_loader_give_back(l, &b);
         }
         assert_int_equal(err, BST_E_CORRUPT);
-        assert_int_equal(strncmp(bst_err_text(),
-                                 "11 of 1000 samples cannot be read, more than 1 %; the last: "
-                                 "sample ",
-                                 67),
-                         0);
+        assert_int_equal(
+            strncmp(bst_err_text(),
+                    "BST-503: 11 of 1000 samples cannot be read, more than 1 %; the last: "
+                    "sample ",
+                    76),
+            0);
         when[t] = taken;
         err = BST_OK;
         bst_loader_free(l);
@@ -435,6 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(stream_is_exact, reset),
         cmocka_unit_test_setup(nothing_is_loaded_twice, reset),
+        cmocka_unit_test_setup(the_taker_decodes_only_alone, reset),
         cmocka_unit_test_setup(evaluation_is_in_order, reset),
         cmocka_unit_test_setup(passed_over_ranges_do_not_block, reset),
         cmocka_unit_test_setup(random_use_stays_exact, reset),
