@@ -30,7 +30,8 @@ void bst_memory_loader_cfg(const struct bst_trainer *t, enum bst_part part, int 
                            struct bst_loader_cfg *out)
 {
     int threads = t->cfg.data.threads;
-    /* Decoding at 224 is a hundredth of a ResNet's update on a CPU: one thread a rank keeps ahead. */
+    /* Decoding at 224 is a hundredth of a ResNet's update on a CPU: one thread a rank keeps ahead.
+     */
     if (threads <= 0 && bst_dataset_info(t->data)->decodes)
         threads = t->cfg.ranks;
     *out = (struct bst_loader_cfg){

@@ -103,7 +103,10 @@ enum bst_err bst_rank_build(struct rank *k)
     BST_TRY(build_graph(k, LAYOUT_MICRO, &g));
     k->params = bst_param_table_new(g);
     bst_graph_free(g);
-    return bst_rank_program(k, LAYOUT_MICRO, true, false, &p);
+    BST_TRY(bst_rank_program(k, LAYOUT_MICRO, true, false, &p));
+    /* It has settled the layouts; the library's memory behind it would only be in the way. */
+    bst_rank_drop_programs(k);
+    return BST_OK;
 }
 
 void bst_rank_drop_programs(struct rank *k)

@@ -12,13 +12,14 @@
 #include "core/tune/split.h"
 
 enum {
-    PROGRAM_CACHE = 12, /* programs kept; those of the split in force never leave */
+    PROGRAM_CACHE = 8, /* programs kept; those of the split in force never leave */
     LAYOUT_MICRO = 32, /* the micro-batch that fixes the parameters' layouts, whatever the run's is,
                           so that a resumed run has the layouts of the unbroken one */
     SPLIT_SIZES = 4,   /* distinct micro-batches of a split; two unless ranks run empty */
     TRAIN_SLOTS = 3,   /* of the loader: one in use, two being filled */
     EVAL_SLOTS = 2,
     EVAL_BATCH_MOST = 256,
+    PROBE_MICRO = 8, /* compiled to tell roughly what larger ones need */
 };
 
 struct rank_program {

@@ -1,8 +1,10 @@
 /* From one split to another: programs first, beside the old ones; then the old arena is unmapped
  * and the new one mapped, never both. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/text.h"
 #include "core/train/rank.h"
 
 static void need(struct rank *k, const struct bst_program *p)
@@ -30,6 +32,39 @@ static enum bst_err compile_job(struct rank *k, void *arg)
     return BST_OK;
 }
 
+static enum bst_err probe_job(struct rank *k, void *arg)
+{
+    const struct split_plan *s = arg;
+    struct bst_program *p = NULL;
+    k->need_arena = k->need_activations = 0;
+    BST_TRY(bst_rank_program(k, PROBE_MICRO, true, s->accumulate, &p));
+    need(k, p);
+    return BST_OK;
+}
+
+/* Far past the limit a library may refuse sizes for reasons of its own, and compiling takes its
+ * time: what a small micro-batch needs, scaled up, tells enough. Nothing near the limit is decided
+ * here. */
+static enum bst_err refuse_far_over(struct bst_trainer *t, struct split_plan *s)
+{
+    struct bst_rank_memory m;
+    char need_text[32], limit_text[32];
+    if (!t->limit || s->sizes[0] < 8 * PROBE_MICRO)
+        return BST_OK;
+    BST_TRY(bst_ranks_do(t, 1, probe_job, s));
+    s->arena = t->ranks[0].need_arena / PROBE_MICRO * (size_t)s->sizes[0];
+    bst_memory_table(t, s, &m);
+    if (m.total - m.arena / 2 <= t->limit)
+        return BST_OK;
+    bst_text_bytes(m.total, need_text);
+    bst_text_bytes(t->limit, limit_text);
+    return bst_fail(BST_E_NOMEM,
+                    "a batch of %" PRIu64
+                    " in micro-batches of %d needs about %s on a rank that may "
+                    "have %s",
+                    s->split.batch, s->sizes[0], need_text, limit_text);
+}
+
 static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_batches, int n_ranks,
                               struct split_plan *s)
 {
@@ -37,6 +72,7 @@ static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_ba
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     BST_TRY(bst_memory_plan(t, batch, micro_batches, s));
+    BST_TRY(refuse_far_over(t, s));
     BST_TRY(bst_ranks_do(t, n_ranks, compile_job, s));
     /* Ranks are alike. */
     s->arena = t->ranks[0].need_arena;

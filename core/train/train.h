@@ -21,7 +21,8 @@ struct bst_lr_group { /* anchored fnmatch pattern over parameter names; first ma
 
 struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's life */
     const struct bst_net *net;
-    struct bst_net_cfg net_cfg; /* height, width, in_channels, classes of 0: as the data have them */
+    struct bst_net_cfg
+        net_cfg; /* height, width, in_channels, classes of 0: as the data have them */
     const struct bst_backend *backend;
     int ranks;
     int threads;              /* a rank; 0: cores divided among ranks */
@@ -112,8 +113,8 @@ BST_MUST_USE enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_i
                                            struct bst_eval_result *out);
 
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
-/* The i-th sample that could not be read, both parts counted; false past the last. Several are found in
- * one update in the order of the ranks that were first. */
+/* The i-th sample that could not be read, both parts counted; false past the last. Several are
+ * found in one update in the order of the ranks that were first. */
 bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_data_bad *out);
 /* Per-parameter norms of the last update; n_trained entries, borrowed until the next call. */
 const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n);

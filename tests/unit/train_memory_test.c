@@ -103,6 +103,25 @@ static void the_largest_micro_batch_is_found(void **state)
     }
 }
 
+/* A batch that no library could describe is a matter of memory too, and leads to what fits. */
+static void far_too_much_is_out_of_memory(void **state)
+{
+    (void)state;
+    struct bst_train_cfg cfg = train_cfg(&train_bn_net, NULL);
+    struct bst_rank_memory m, near;
+    int got = 0;
+    cfg.memory_per_rank = 4 << 20;
+    struct bst_trainer *t = train_open(&cfg);
+    assert_int_equal(bst_trainer_plan(t, INT32_MAX, 1, &m), BST_E_NOMEM);
+    assert_non_null(strstr(bst_err_text(), "about"));
+    assert_true(m.total > (uint64_t)INT32_MAX * 12 * 12);
+    ok(bst_trainer_largest_micro(t, INT32_MAX / 2, &got));
+    ok(bst_trainer_plan(t, 2 * got, 2, &near));
+    assert_int_equal(bst_trainer_plan(t, 2 * got + 2, 2, &m), BST_E_NOMEM);
+    assert_true(near.total <= 4 << 20 && m.total > 4 << 20);
+    bst_trainer_close(t);
+}
+
 /* A change that fails at any allocation, on any rank, leaves the old split working. */
 static void a_failed_change_goes_back(void **state)
 {
@@ -182,6 +201,7 @@ int main(void)
         cmocka_unit_test(bytes_planned_are_bytes_allocated),
         cmocka_unit_test(exactly_the_limit_fits),
         cmocka_unit_test(the_largest_micro_batch_is_found),
+        cmocka_unit_test(far_too_much_is_out_of_memory),
         cmocka_unit_test(a_failed_change_goes_back),
         cmocka_unit_test(a_trainer_that_cannot_open_leaves_nothing),
     };
