@@ -1,9 +1,9 @@
-/* The contract of a backend. One context (struct bst_be) drives one device and belongs to one rank's
- * thread, which alone may call it after open(). The list of backends is backends.c.
+/* The contract of a backend. One context (struct bst_be) drives one device and belongs to one
+ * rank's thread, which alone may call it after open(). The list of backends is backends.c.
  *
- * "Real" below is the backend's number type: float, or double for ref64. Blocks (weights, gradients,
- * optimizer state) are laid out by the parameter table; padding inside a blocked layout and between
- * parameters is kept zero, so that sums over a block are sums over its parameters. */
+ * "Real" below is the backend's number type: float, or double for ref64. Blocks (weights,
+ * gradients, optimizer state) are laid out by the parameter table; padding inside a blocked layout
+ * and between parameters is kept zero, so that sums over a block are sums over its parameters. */
 #ifndef BST_BACKEND_BACKEND_H
 #define BST_BACKEND_BACKEND_H
 
@@ -23,13 +23,14 @@ struct bst_step {
     int n_valid;           /* rows that count: evaluation may fill a batch in part; training: all */
     double grad_scale;     /* 1 / samples of the whole update: dlogits = (p - t) · grad_scale */
     double label_smoothing;
-    bool accumulate;       /* add to the parameter gradients instead of overwriting */
-    bool only_matmul;      /* bench: run nothing but convolutions and linear layers */
+    bool accumulate;                /* add to the parameter gradients instead of overwriting */
+    bool only_matmul;               /* bench: run nothing but convolutions and linear layers */
     struct bst_step_result *result; /* added to */
 };
 
-/* SGD as PyTorch writes it: g = grad_factor·g + wd·w; v = first ? g : μv + g; d = nesterov ? g + μv : v;
- * w -= lr·d. With μ = 0 there is no v (NULL). */
+/* SGD as PyTorch writes it:
+ *     g = grad_factor·g + wd·w;  v = first ? g : μv + g;  d = nesterov ? g + μv : v;  w -= lr·d
+ * With μ = 0 there is no v (NULL). */
 struct bst_sgd {
     double lr, momentum, weight_decay, grad_factor;
     bool nesterov, first;
@@ -64,27 +65,32 @@ struct bst_backend {
 
     /* Runs one instruction; src, dst and scratch are resolved addresses. */
     enum bst_err (*run)(struct bst_be *be, const struct bst_program *p, const struct bst_instr *in,
-                        void *const *src, void *const *dst, void *scratch, const struct bst_step *step);
+                        void *const *src, void *const *dst, void *scratch,
+                        const struct bst_step *step);
 
     /* One parameter-shaped tensor between its place `at` in a block and plain host doubles in shape
-     * order. Lossless both ways (a float goes through a double unchanged); import zeroes the padding. */
-    enum bst_err (*export_plain)(struct bst_be *be, const struct bst_param_slot *slot, const void *at,
-                                 double *out);
-    enum bst_err (*import_plain)(struct bst_be *be, const struct bst_param_slot *slot, const double *in,
-                                 void *at);
+     * order. Lossless both ways (a float goes through a double unchanged); import zeroes the
+     * padding. */
+    enum bst_err (*export_plain)(struct bst_be *be, const struct bst_param_slot *slot,
+                                 const void *at, double *out);
+    enum bst_err (*import_plain)(struct bst_be *be, const struct bst_param_slot *slot,
+                                 const double *in, void *at);
 
     /* Flat work over `bytes` of a block (whole reals). */
-    enum bst_err (*sum)(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs, size_t bytes);
-    /* dst = srcs[0] + srcs[1] + … in that order (the all-reduce's arithmetic); dst may be one of them. */
+    enum bst_err (*sum)(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
+                        size_t bytes);
+    /* dst = srcs[0] + srcs[1] + … in that order (the all-reduce's arithmetic); dst may be one of
+     * them. */
     enum bst_err (*scale)(struct bst_be *be, void *dst, double factor, size_t bytes);
     enum bst_err (*copy)(struct bst_be *be, void *dst, const void *src, size_t bytes);
     /* Σ x² in double, the same for the same thread count; NaN and Inf come through. */
     enum bst_err (*sum_squares)(struct bst_be *be, const void *x, size_t bytes, double *out);
-    enum bst_err (*sgd)(struct bst_be *be, const struct bst_sgd *how, void *w, void *v, const void *g,
-                        size_t bytes);
+    enum bst_err (*sgd)(struct bst_be *be, const struct bst_sgd *how, void *w, void *v,
+                        const void *g, size_t bytes);
 };
 
-extern const struct bst_backend *const bst_backends[]; /* NULL-terminated; the first is the default */
+/* NULL-terminated; the first is the default. */
+extern const struct bst_backend *const bst_backends[];
 const struct bst_backend *bst_backend_find(const char *name); /* NULL: none */
 
 /* Addresses of a rank's four memories while a program runs. */
@@ -92,8 +98,8 @@ struct bst_bindings {
     void *base[BST_MEM_N];
 };
 
-/* Runs instructions [from, to) of p; stops at the first failure. `stop` (may be NULL) is read between
- * instructions: BST_E_CANCELLED once it is not 0. */
+/* Runs instructions [from, to) of p; stops at the first failure. `stop` (may be NULL) is read
+ * between instructions: BST_E_CANCELLED once it is not 0. */
 BST_MUST_USE enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_program *p,
                                           const struct bst_bindings *m, const struct bst_step *step,
                                           int from, int to, const atomic_int *stop);

@@ -3,15 +3,10 @@
 
 #include <string.h>
 
-extern const struct bst_backend bst_backend_ref, bst_backend_ref64;
-#ifdef BST_HAVE_CPU
-extern const struct bst_backend bst_backend_cpu;
-#endif
+extern const struct bst_backend bst_backend_cpu, bst_backend_ref, bst_backend_ref64;
 
 const struct bst_backend *const bst_backends[] = {
-#ifdef BST_HAVE_CPU
     &bst_backend_cpu,
-#endif
     &bst_backend_ref,
     &bst_backend_ref64,
     NULL,

@@ -60,7 +60,8 @@ static int add_param(struct bst_graph *g, const char *layer, const char *suffix,
     return g->n_params++;
 }
 
-/* A node of result shape `s` (NULL: none); its value, or -1. *node may be used until the next one. */
+/* A node of result shape `s` (NULL: none); its value, or -1. *node may be used until the next one.
+ */
 static int add_node(struct bst_graph *g, enum bst_op op, const char *name, int x, int y,
                     const struct bst_shape *s, struct bst_node **node)
 {
@@ -117,8 +118,9 @@ static bool window_shape(struct bst_graph *g, int x, struct bst_window w, int64_
     for (int i = 2; i < 4; i++) {
         int64_t room = in->d[i] + 2 * w.pad - w.kernel;
         if (room < 0) {
-            bst_graph_fail(g, BST_E_SHAPE, "%s: a window of %d does not fit into %s with padding %d",
-                           name, w.kernel, text_of(in).s, w.pad);
+            bst_graph_fail(g, BST_E_SHAPE,
+                           "%s: a window of %d does not fit into %s with padding %d", name,
+                           w.kernel, text_of(in).s, w.pad);
             return false;
         }
         out->d[i] = room / w.stride + 1;
@@ -153,7 +155,8 @@ int bst_graph_conv2d(struct bst_graph *g, int x, int out_channels, struct bst_wi
     if (out < 0)
         return -1;
     n->window = w;
-    n->params[0] = add_param(g, name, "weight", BST_PARAM_CONV_WEIGHT, BST_INIT_KAIMING_FAN_OUT, &ws);
+    n->params[0] =
+        add_param(g, name, "weight", BST_PARAM_CONV_WEIGHT, BST_INIT_KAIMING_FAN_OUT, &ws);
     return out;
 }
 
@@ -236,7 +239,8 @@ int bst_graph_linear(struct bst_graph *g, int x, int out, const char *name)
     int v = add_node(g, BST_OP_LINEAR, name, x, -1, &s, &n);
     if (v < 0)
         return -1;
-    n->params[0] = add_param(g, name, "weight", BST_PARAM_LINEAR_WEIGHT, BST_INIT_UNIFORM_FAN_IN, &w);
+    n->params[0] =
+        add_param(g, name, "weight", BST_PARAM_LINEAR_WEIGHT, BST_INIT_UNIFORM_FAN_IN, &w);
     n->params[1] = add_param(g, name, "bias", BST_PARAM_BIAS, BST_INIT_UNIFORM_FAN_IN, &b);
     return v;
 }

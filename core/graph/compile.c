@@ -1,4 +1,5 @@
-/* The compiler's frame: storage of the passes, checks that need the whole graph, the order of passes. */
+/* The compiler's frame: storage of the passes, checks that need the whole graph, the order of
+ * passes. */
 #include "core/graph/compile.h"
 
 #include <inttypes.h>
@@ -147,8 +148,8 @@ void bst_pass_fini(struct bst_pass *c)
     *c = (struct bst_pass){0};
 }
 
-/* One value a channel has no variance: its normalised value is 0 whatever the image, and the unbiased
- * running variance divides by 0. PyTorch refuses it too. */
+/* One value a channel has no variance: its normalised value is 0 whatever the image, and the
+ * unbiased running variance divides by 0. PyTorch refuses it too. */
 static enum bst_err check_batch_norms(const struct bst_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {

@@ -6,8 +6,8 @@
 
 struct diff {
     struct bst_pass *c;
-    bool *needs;  /* graph value → depends on a trained parameter; the image does not */
-    int *saved;   /* graph value → raw value its forward instruction left for backward, or -1 */
+    bool *needs; /* graph value → depends on a trained parameter; the image does not */
+    int *saved;  /* graph value → raw value its forward instruction left for backward, or -1 */
 };
 
 static void find_needs(struct diff *d)
@@ -62,8 +62,8 @@ static void give(struct diff *d, int value, int part, const char *name)
 static void diff_matmul(struct diff *d, const struct bst_node *n, int dy, bool conv)
 {
     struct bst_pass *c = d->c;
-    struct bst_instr *in = bst_pass_add_instr(
-        c, conv ? BST_I_CONV_BWD_WEIGHT : BST_I_LINEAR_BWD_WEIGHT, n->name);
+    struct bst_instr *in =
+        bst_pass_add_instr(c, conv ? BST_I_CONV_BWD_WEIGHT : BST_I_LINEAR_BWD_WEIGHT, n->name);
     in->window = n->window;
     bst_instr_read(in, c->value_of[n->in[0]]);
     bst_instr_read(in, dy);

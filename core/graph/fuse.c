@@ -1,18 +1,18 @@
-/* Batch norm takes in the ReLU behind it, the addition of a residual before that ReLU, and on the way back
- * the sum of two gradients that meet there: three passes over memory become one. What a backend cannot do
- * is taken apart again in layout.c. */
+/* Batch norm takes in the ReLU behind it, the addition of a residual before that ReLU, and on the
+ * way back the sum of two gradients that meet there: three passes over memory become one. What a
+ * backend cannot do is taken apart again in layout.c. */
 #include "core/graph/passes.h"
 
 #include "core/base/alloc.h"
 
 struct fuse {
     struct bst_pass *c;
-    int *uses;     /* value → how often it is read */
-    int *maker;    /* value → instruction that writes it, or -1 */
-    int *bn_of;    /* value behind a fused ReLU → slot of the BN's scale, or -1 */
-    int *bwd_of;   /* slot of a BN's scale → its BN_BWD, or -1 */
+    int *uses;      /* value → how often it is read */
+    int *maker;     /* value → instruction that writes it, or -1 */
+    int *bn_of;     /* value behind a fused ReLU → slot of the BN's scale, or -1 */
+    int *bwd_of;    /* slot of a BN's scale → its BN_BWD, or -1 */
     bool *residual; /* value behind a fused ReLU → a residual was added */
-    bool *dead;    /* instruction → taken in by another */
+    bool *dead;     /* instruction → taken in by another */
 };
 
 static void index_program(struct fuse *f)
@@ -46,7 +46,8 @@ static bool is_plain_bn(const struct bst_instr *in)
 }
 
 /* Puts `in` in the place of instruction `at`, whose name it does not need. */
-static void replace(struct fuse *f, int at, const struct bst_instr *in, const struct bst_instr *from)
+static void replace(struct fuse *f, int at, const struct bst_instr *in,
+                    const struct bst_instr *from)
 {
     struct bst_program *p = f->c->p;
     struct bst_instr moved = *in;
@@ -91,8 +92,8 @@ static void fuse_relu_fwd(struct fuse *f, int at)
     f->c->relu_of[slot] = y;
 }
 
-/* A BN with a ReLU alone finds the mask again from x; with a residual it reads y, and the gradient behind
- * the ReLU, which the residual's branch needs, is its fourth result. */
+/* A BN with a ReLU alone finds the mask again from x; with a residual it reads y, and the gradient
+ * behind the ReLU, which the residual's branch needs, is its fourth result. */
 static void fuse_relu_bwd(struct fuse *f, int at)
 {
     struct bst_program *p = f->c->p;

@@ -36,7 +36,8 @@ struct bst_graph *bst_graph_new(int micro_batch)
     for (int i = 0; i < 4; i++)
         g->std[i] = 1;
     if (micro_batch < 1)
-        bst_graph_fail(g, BST_E_ARG, "a micro-batch of %d samples; at least 1 is needed", micro_batch);
+        bst_graph_fail(g, BST_E_ARG, "a micro-batch of %d samples; at least 1 is needed",
+                       micro_batch);
     return g;
 }
 
@@ -66,7 +67,8 @@ int bst_graph_fail(struct bst_graph *g, enum bst_err err, const char *fmt, ...)
     return -1;
 }
 
-/* A value nobody reads is a mistake of the net's builder: its parameters would never get a gradient. */
+/* A value nobody reads is a mistake of the net's builder: its parameters would never get a
+ * gradient. */
 static enum bst_err check_all_used(const struct bst_graph *g)
 {
     bool *used = bst_xcalloc((size_t)g->n_values + 1, sizeof *used);

@@ -1,9 +1,9 @@
-/* What a net is: values, operations, parameters. Built once for a micro-batch by a function of nets/,
- * read by the compiler (compile.h), never changed afterwards. One thread.
+/* What a net is: values, operations, parameters. Built once for a micro-batch by a function of
+ * nets/, read by the compiler (compile.h), never changed afterwards. One thread.
  *
- * Builder functions return a value's number, or -1 once anything failed; they accept -1, so a net is
- * written straight through and bst_graph_check() reports the first error. Shapes are NCHW; a matrix is
- * [N, C]. Parameter names are the ones PyTorch users know: "layer1.0.conv1" gives
+ * Builder functions return a value's number, or -1 once anything failed; they accept -1, so a net
+ * is written straight through and bst_graph_check() reports the first error. Shapes are NCHW; a
+ * matrix is [N, C]. Parameter names are the ones PyTorch users know: "layer1.0.conv1" gives
  * "layer1.0.conv1.weight". */
 #ifndef BST_GRAPH_GRAPH_H
 #define BST_GRAPH_GRAPH_H
@@ -25,9 +25,9 @@ int64_t bst_shape_count(const struct bst_shape *s); /* elements; -1 on overflow 
 bool bst_shape_equal(const struct bst_shape *a, const struct bst_shape *b);
 
 enum bst_op {
-    BST_OP_IMAGE,           /* uint8 [N,H,W,C] from the loader → real [N,C,H,W], (x/255 - mean) / std */
-    BST_OP_CONV2D,          /* no bias: a batch norm follows */
-    BST_OP_BATCH_NORM,      /* over N,H,W; eps 1e-5, running statistics with momentum 0.1 */
+    BST_OP_IMAGE,  /* uint8 [N,H,W,C] from the loader → real [N,C,H,W], (x/255 - mean) / std */
+    BST_OP_CONV2D, /* no bias: a batch norm follows */
+    BST_OP_BATCH_NORM, /* over N,H,W; eps 1e-5, running statistics with momentum 0.1 */
     BST_OP_RELU,
     BST_OP_ADD,
     BST_OP_MAX_POOL,

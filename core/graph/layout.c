@@ -1,6 +1,6 @@
-/* Asks the backend about every instruction in turn, takes fused forms apart that it does not have, and puts
- * reorders where the layout it wants is not the one a value has. Each instruction moves from the list
- * made so far to a new one. */
+/* Asks the backend about every instruction in turn, takes fused forms apart that it does not have,
+ * and puts reorders where the layout it wants is not the one a value has. Each instruction moves
+ * from the list made so far to a new one. */
 #include "core/graph/passes.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@ struct copy { /* a value also exists in another layout */
 
 struct layouter {
     struct bst_pass *c;
-    struct copy *copies; /* of the half (forward or backward) at hand: a copy that lived from one into the
-                            other would cost memory for the whole of both */
+    struct copy *copies; /* of the half (forward or backward) at hand: a copy that lived from one
+                            into the other would cost memory for the whole of both */
     int n_copies, room_copies;
 };
 
@@ -143,7 +143,8 @@ static enum bst_err reordered(struct layouter *l, int *v, uint32_t layout, const
     return BST_OK;
 }
 
-static enum bst_err take_sources(struct layouter *l, struct bst_instr *in, const struct bst_wants *w)
+static enum bst_err take_sources(struct layouter *l, struct bst_instr *in,
+                                 const struct bst_wants *w)
 {
     for (int k = 0; k < in->n_src; k++) {
         int *v = &in->src[k];
@@ -160,8 +161,8 @@ static enum bst_err take_sources(struct layouter *l, struct bst_instr *in, const
     return BST_OK;
 }
 
-/* Results whose fixed layout the backend does not write go to stand-ins; real[k] is where they belong.
- * Returns whether there are any. */
+/* Results whose fixed layout the backend does not write go to stand-ins; real[k] is where they
+ * belong. Returns whether there are any. */
 static bool stand_in(struct bst_pass *c, struct bst_instr *in, const struct bst_wants *w, int *real)
 {
     bool any = false;
@@ -188,7 +189,8 @@ static enum bst_err finish(struct layouter *l, struct bst_instr *in, struct bst_
         BST_TRY(ask(c, in, w));
         if (stand_in(c, in, w, again)) {
             forget(c, in);
-            return bst_fail(BST_E_LIBRARY, "%s: %s: the backend names another layout each time it is asked",
+            return bst_fail(BST_E_LIBRARY,
+                            "%s: %s: the backend names another layout each time it is asked",
                             in->name, bst_instr_op_name(in->op));
         }
     }
@@ -285,7 +287,8 @@ static enum bst_err emit(struct layouter *l, struct bst_instr *in)
     return finish(l, in, &w);
 }
 
-/* Parameter and input values have their bytes by layout; results have them too once all are known. */
+/* Parameter and input values have their bytes by layout; results have them too once all are known.
+ */
 static void count_bytes(struct bst_pass *c)
 {
     struct bst_program *p = c->p;

@@ -33,14 +33,10 @@ static void lower_loss(struct bst_pass *c, const struct bst_node *n, struct bst_
 static enum bst_instr_op op_of(const struct bst_node *n, bool training)
 {
     static const enum bst_instr_op ops[] = {
-        [BST_OP_IMAGE] = BST_I_IMAGE,
-        [BST_OP_CONV2D] = BST_I_CONV_FWD,
-        [BST_OP_RELU] = BST_I_RELU_FWD,
-        [BST_OP_ADD] = BST_I_ADD,
-        [BST_OP_MAX_POOL] = BST_I_MAX_POOL_FWD,
-        [BST_OP_GLOBAL_AVG_POOL] = BST_I_AVG_POOL_FWD,
-        [BST_OP_LINEAR] = BST_I_LINEAR_FWD,
-        [BST_OP_SOFTMAX_CE] = BST_I_SOFTMAX_CE,
+        [BST_OP_IMAGE] = BST_I_IMAGE,           [BST_OP_CONV2D] = BST_I_CONV_FWD,
+        [BST_OP_RELU] = BST_I_RELU_FWD,         [BST_OP_ADD] = BST_I_ADD,
+        [BST_OP_MAX_POOL] = BST_I_MAX_POOL_FWD, [BST_OP_GLOBAL_AVG_POOL] = BST_I_AVG_POOL_FWD,
+        [BST_OP_LINEAR] = BST_I_LINEAR_FWD,     [BST_OP_SOFTMAX_CE] = BST_I_SOFTMAX_CE,
     };
     if (n->op == BST_OP_BATCH_NORM)
         return training ? BST_I_BN_TRAIN : BST_I_BN_INFER;

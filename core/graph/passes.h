@@ -1,5 +1,5 @@
-/* Private to core/graph and its tests: what the compiler's passes share. They run in the order of the
- * functions below, each over the whole flat list of instructions. One thread; the caller of
+/* Private to core/graph and its tests: what the compiler's passes share. They run in the order of
+ * the functions below, each over the whole flat list of instructions. One thread; the caller of
  * bst_pass_init() owns the pass and calls bst_pass_fini() whatever happened. */
 #ifndef BST_GRAPH_PASSES_H
 #define BST_GRAPH_PASSES_H
@@ -41,12 +41,12 @@ enum bst_err bst_pass_layout(struct bst_pass *c); /* describes all, inserts reor
 void bst_pass_settle(struct bst_pass *c);         /* layouts and offsets into the parameter table */
 void bst_pass_plan(struct bst_pass *c);           /* offsets in the arena */
 
-/* For tests, between layout and plan: the value that holds the numbers of v in the plain layout at the end of
- * the program; -1 when the backend has no such reorder. */
+/* For tests, between layout and plan: the value that holds the numbers of v in the plain layout at
+ * the end of the program; -1 when the backend has no such reorder. */
 int bst_pass_expose(struct bst_pass *c, int v);
 
-/* Values 0 … n_slots-1 are the parameters; this is the gradient of a trained one, the staged copy of a
- * statistic. */
+/* Values 0 … n_slots-1 are the parameters; this is the gradient of a trained one, the staged copy
+ * of a statistic. */
 int bst_pass_second(const struct bst_pass *c, int slot);
 
 int bst_pass_add_value(struct bst_pass *c, const struct bst_shape *s);

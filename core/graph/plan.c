@@ -1,8 +1,8 @@
-/* Where every value lies. A block is a chain of values that take over one another's bytes in place, alive
- * from the first write to the last read. Blocks that are alive at the same time must not overlap: this is
- * dynamic storage allocation, NP-hard in general, where placing the largest first at the lowest offset that
- * is free comes within a few per cent on nets. Several orders are tried and the best is kept; all are
- * deterministic. */
+/* Where every value lies. A block is a chain of values that take over one another's bytes in place,
+ * alive from the first write to the last read. Blocks that are alive at the same time must not
+ * overlap: this is dynamic storage allocation, NP-hard in general, where placing the largest first
+ * at the lowest offset that is free comes within a few per cent on nets. Several orders are tried
+ * and the best is kept; all are deterministic. */
 #include "core/graph/passes.h"
 
 #include <stdlib.h>
@@ -89,7 +89,8 @@ static bool in_arena(const struct bst_value *v)
     return v->memory == BST_MEM_ARENA && v->first >= 0 && v->bytes;
 }
 
-/* Whether source k of instruction i dies there and nothing else of the instruction touches its bytes. */
+/* Whether source k of instruction i dies there and nothing else of the instruction touches its
+ * bytes. */
 static bool dies(const struct bst_pass *c, int i, int k)
 {
     const struct bst_instr *in = &c->p->instrs[i];
@@ -173,8 +174,8 @@ static void make_blocks(struct plan *pl)
     }
 }
 
-/* Lowest gap that holds b among the blocks placed already, which are sorted by offset; where `tight`, the
- * smallest such gap. Puts b into the sorted list. */
+/* Lowest gap that holds b among the blocks placed already, which are sorted by offset; where
+ * `tight`, the smallest such gap. Puts b into the sorted list. */
 static void place(struct plan *pl, struct block *b, int n_placed, bool tight)
 {
     size_t at = 0, best = SIZE_MAX, best_gap = SIZE_MAX;
@@ -225,7 +226,8 @@ static size_t bytes_alive(const struct plan *pl, int at)
 
 static void place_all(struct plan *pl)
 {
-    static int (*const orders[])(const void *, const void *) = {by_bytes, by_area, by_life, by_time};
+    static int (*const orders[])(const void *, const void *) = {by_bytes, by_area, by_life,
+                                                                by_time};
     struct bst_program *p = pl->c->p;
     size_t *kept = bst_xcalloc((size_t)pl->n_blocks + 1, sizeof *kept);
     p->arena_bytes = SIZE_MAX;

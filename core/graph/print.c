@@ -48,9 +48,9 @@ static void print_instr(const struct bst_program *p, int i, struct bst_sb *out)
 
 void bst_program_print(const struct bst_program *p, struct bst_sb *out)
 {
-    bst_sb_addf(out, "micro-batch %d, %s, arena %zu, activations %zu, scratch %zu\n", p->micro_batch,
-                p->training ? "training" : "evaluation", p->arena_bytes, p->activation_bytes,
-                p->scratch_bytes);
+    bst_sb_addf(out, "micro-batch %d, %s, arena %zu, activations %zu, scratch %zu\n",
+                p->micro_batch, p->training ? "training" : "evaluation", p->arena_bytes,
+                p->activation_bytes, p->scratch_bytes);
     for (int i = 0; i < p->n_instrs; i++) {
         if (i == p->n_forward)
             bst_sb_add(out, "     backward\n");

@@ -1,45 +1,48 @@
-/* A compiled net: a flat list of instructions over numbered buffers with offsets. Every byte is known
- * before anything is allocated. Made by bst_compile() (compile.h) for one backend context and one
- * micro-batch; read-only while it runs. */
+/* A compiled net: a flat list of instructions over numbered buffers with offsets. Every byte is
+ * known before anything is allocated. Made by bst_compile() (compile.h) for one backend context and
+ * one micro-batch; read-only while it runs. */
 #ifndef BST_GRAPH_PROGRAM_H
 #define BST_GRAPH_PROGRAM_H
 
 #include "core/graph/graph.h"
 
-enum bst_instr_op {
-    BST_I_IMAGE,             /* image             <- the step's images (uint8 NHWC) */
-    BST_I_CONV_FWD,          /* y                 <- x, weight */
-    BST_I_CONV_BWD_DATA,     /* dx                <- dy, weight */
-    BST_I_CONV_BWD_WEIGHT,   /* dweight           <- x, dy */
-    BST_I_BN_TRAIN,          /* y, saved          <- x, scale, shift, staged mean, staged var[, residual] */
-    BST_I_BN_INFER,          /* y                 <- x, scale, shift, mean, var[, residual] */
+/* clang-format off */
+enum bst_instr_op {          /* results        <- sources */
+    BST_I_IMAGE,             /* image          <- the step's images (uint8 NHWC) */
+    BST_I_CONV_FWD,          /* y              <- x, weight */
+    BST_I_CONV_BWD_DATA,     /* dx             <- dy, weight */
+    BST_I_CONV_BWD_WEIGHT,   /* dweight        <- x, dy */
+    BST_I_BN_TRAIN,          /* y, saved       <- x, scale, shift, staged mean and var[, residual] */
+    BST_I_BN_INFER,          /* y              <- x, scale, shift, mean, var[, residual] */
     BST_I_BN_BWD,            /* dx, dscale, dshift[, dresidual]
-                                                  <- x, dy, scale, shift, saved[, y][, dy2] */
-    BST_I_RELU_FWD,          /* y                 <- x */
-    BST_I_RELU_BWD,          /* dx                <- dy, y */
-    BST_I_ADD,               /* z                 <- x, y; also sums of gradients */
-    BST_I_MAX_POOL_FWD,      /* y[, index]        <- x */
-    BST_I_MAX_POOL_BWD,      /* dx                <- dy, index */
-    BST_I_AVG_POOL_FWD,      /* y                 <- x */
-    BST_I_AVG_POOL_BWD,      /* dx                <- dy */
-    BST_I_LINEAR_FWD,        /* y                 <- x, weight, bias */
-    BST_I_LINEAR_BWD_DATA,   /* dx                <- dy, weight */
-    BST_I_LINEAR_BWD_WEIGHT, /* dweight, dbias    <- x, dy */
-    BST_I_SOFTMAX_CE,        /* [dlogits]         <- logits, the step's labels; adds to the step's result */
-    BST_I_REORDER,           /* dst               <- src: same numbers, other layout */
+                                               <- x, dy, scale, shift, saved[, y][, dy2] */
+    BST_I_RELU_FWD,          /* y              <- x */
+    BST_I_RELU_BWD,          /* dx             <- dy, y */
+    BST_I_ADD,               /* z              <- x, y; also sums of gradients */
+    BST_I_MAX_POOL_FWD,      /* y[, index]     <- x */
+    BST_I_MAX_POOL_BWD,      /* dx             <- dy, index */
+    BST_I_AVG_POOL_FWD,      /* y              <- x */
+    BST_I_AVG_POOL_BWD,      /* dx             <- dy */
+    BST_I_LINEAR_FWD,        /* y              <- x, weight, bias */
+    BST_I_LINEAR_BWD_DATA,   /* dx             <- dy, weight */
+    BST_I_LINEAR_BWD_WEIGHT, /* dweight, dbias <- x, dy */
+    BST_I_SOFTMAX_CE,        /* [dlogits]      <- logits, the step's labels; adds to its result */
+    BST_I_REORDER,           /* dst            <- src: same numbers, other layout */
     BST_I_N_OPS
 };
-/* Every destination is overwritten, but one in BST_MEM_GRAD (dweight, dbias, dscale, dshift) is added to when
- * the step says `accumulate`. Where the layout a backend wants for a gradient is not the parameter's, the
- * compiler makes the instruction write a value in the arena, which is overwritten like any other, and
- * puts a BST_I_REORDER into BST_MEM_GRAD behind it: that one then adds. So the rule for a backend is one:
- * a destination is added to if p->values[in->dst[i]].memory is BST_MEM_GRAD and step->accumulate. */
+/* clang-format on */
+/* Every destination is overwritten, but one in BST_MEM_GRAD (dweight, dbias, dscale, dshift) is
+ * added to when the step says `accumulate`. Where the layout a backend wants for a gradient is not
+ * the parameter's, the compiler makes the instruction write a value in the arena, which is
+ * overwritten like any other, and puts a BST_I_REORDER into BST_MEM_GRAD behind it: that one then
+ * adds. So the rule for a backend is one: a destination is added to if p->values[in->dst[i]].memory
+ * is BST_MEM_GRAD and step->accumulate. */
 const char *bst_instr_op_name(enum bst_instr_op op);
 
 enum {
     BST_IF_RELU = 1,     /* BN_*: a ReLU follows and is part of the instruction */
-    BST_IF_RESIDUAL = 2, /* BN_*: a residual is added before the ReLU. BN_BWD then reads y for the mask and
-                            writes dresidual, the gradient behind the ReLU */
+    BST_IF_RESIDUAL = 2, /* BN_*: a residual is added before the ReLU. BN_BWD then reads y for the
+                            mask and writes dresidual, the gradient behind the ReLU */
     BST_IF_DY2 = 4,      /* BN_BWD: the incoming gradient is dy + dy2 (dy2 is the last source) */
 };
 
@@ -59,8 +62,8 @@ struct bst_value {
     struct bst_shape shape;
     uint32_t layout; /* BST_LAYOUT_ANY until an instruction fixes it */
     enum bst_memory memory;
-    int param;       /* index in the parameter table, or -1 */
-    bool raw;        /* bytes, not reals: BN's saved statistics, pool indices, scratch */
+    int param; /* index in the parameter table, or -1 */
+    bool raw;  /* bytes, not reals: BN's saved statistics, pool indices, scratch */
     size_t bytes, offset;
     int first, last; /* instructions that write it first and use it last */
     int alias;       /* value whose bytes it takes over in place, or -1 */
@@ -75,21 +78,22 @@ struct bst_instr {
     struct bst_window window;
     int src[BST_MAX_SRC], n_src; /* values */
     int dst[BST_MAX_DST], n_dst;
-    int scratch;                 /* value or -1 */
-    const char *name;            /* of the node it came from; owned by the program */
-    void *handle;                /* the backend's: primitives for this instruction */
+    int scratch;      /* value or -1 */
+    const char *name; /* of the node it came from; owned by the program */
+    void *handle;     /* the backend's: primitives for this instruction */
 };
 
-/* Parameters are laid out once, by the first program compiled against the table, and stay where they are
- * however the batch changes. Shared by all programs of a rank; owned by the caller. */
+/* Parameters are laid out once, by the first program compiled against the table, and stay where
+ * they are however the batch changes. Shared by all programs of a rank; owned by the caller. */
 struct bst_param_slot {
     char *name;
     enum bst_param_kind kind;
     enum bst_init init;
     struct bst_shape shape;
     uint32_t layout;
-    size_t bytes, offset; /* in BST_MEM_WEIGHT; for trained ones also in BST_MEM_GRAD and in the
-                             optimizer's blocks; for statistics less trained_bytes in BST_MEM_STAGED */
+    size_t bytes;
+    size_t offset; /* in BST_MEM_WEIGHT; for trained ones also in BST_MEM_GRAD and in the
+                      optimizer's blocks; for statistics less trained_bytes in BST_MEM_STAGED */
 };
 
 struct bst_param_table {
@@ -106,11 +110,11 @@ struct bst_program {
     struct bst_value *values;
     int n_values;
     struct bst_instr *instrs;
-    int n_instrs, n_forward;          /* [0, n_forward) is forward with the loss, the rest backward */
-    size_t arena_bytes;               /* peak of the liveness plan */
-    size_t activation_bytes;          /* of that: alive when backward starts */
-    size_t scratch_bytes;             /* of that: the largest scratch of one instruction */
-    struct bst_param_table *params;   /* borrowed */
+    int n_instrs, n_forward;        /* [0, n_forward) is forward with the loss, the rest backward */
+    size_t arena_bytes;             /* peak of the liveness plan */
+    size_t activation_bytes;        /* of that: alive when backward starts */
+    size_t scratch_bytes;           /* of that: the largest scratch of one instruction */
+    struct bst_param_table *params; /* borrowed */
     float mean[4], std[4];
     int classes;
     const struct bst_describe *describe; /* borrowed, with be: release() of the handles */

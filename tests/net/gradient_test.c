@@ -14,8 +14,8 @@
 
 #define SAMPLES 3
 
-static double loss_with(struct net_rig *r, const struct net_batch *b, int slot, double *w, int64_t at,
-                        double value)
+static double loss_with(struct net_rig *r, const struct net_batch *b, int slot, double *w,
+                        int64_t at, double value)
 {
     double was = w[at];
     w[at] = value;
@@ -26,15 +26,16 @@ static double loss_with(struct net_rig *r, const struct net_batch *b, int slot, 
     return r->result.loss_sum / b->n;
 }
 
-/* A step over the kink of a ReLU or a change of a maximum spoils a difference; a smaller step avoids it. */
+/* A step over the kink of a ReLU or a change of a maximum spoils a difference; a smaller step
+ * avoids it. */
 static double slope(struct net_rig *r, const struct net_batch *b, int slot, double *w, int64_t at,
                     double expected)
 {
     double best = INFINITY;
     for (double h = 1e-4; h > 1e-8; h /= 10) {
-        double d = (loss_with(r, b, slot, w, at, w[at] + h) -
-                    loss_with(r, b, slot, w, at, w[at] - h)) /
-                   (2 * h);
+        double d =
+            (loss_with(r, b, slot, w, at, w[at] + h) - loss_with(r, b, slot, w, at, w[at] - h)) /
+            (2 * h);
         if (fabs(d - expected) < fabs(best - expected))
             best = d;
     }

@@ -56,7 +56,8 @@ static void *place_of(struct net_rig *r, enum bst_memory m, int slot)
 
 void net_get(struct net_rig *r, enum bst_memory m, int slot, double *out)
 {
-    net_must(r->b->export_plain(r->be, &r->table->slots[slot], place_of(r, m, slot), out), "export");
+    net_must(r->b->export_plain(r->be, &r->table->slots[slot], place_of(r, m, slot), out),
+             "export");
 }
 
 void net_set(struct net_rig *r, enum bst_memory m, int slot, const double *in)

@@ -1,5 +1,5 @@
-/* A bench for whole nets: programs of one parameter table on one backend, with their memories. Any failure
- * prints and ends the program: a test's right.
+/* A bench for whole nets: programs of one parameter table on one backend, with their memories. Any
+ * failure prints and ends the program: a test's right.
  *
  * Use: net_open; net_compile as often as wanted; net_alloc; net_fill; net_run…; net_close. */
 #ifndef TESTS_NET_NET_RIG_H

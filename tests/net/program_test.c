@@ -1,5 +1,6 @@
-/* Whole programs: whatever the compiler does to a net (fuses it or not, in place or not, reorders, takes
- * apart what a backend cannot) must not change a bit of its numbers; two micro-batches add up. */
+/* Whole programs: whatever the compiler does to a net (fuses it or not, in place or not, reorders,
+ * takes apart what a backend cannot) must not change a bit of its numbers; two micro-batches add
+ * up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -150,7 +151,8 @@ static void micro_batches_add_up(void **state)
     }
 }
 
-/* With batch norm each part has its own statistics, and the gradient is the sum of the parts' own. */
+/* With batch norm each part has its own statistics, and the gradient is the sum of the parts' own.
+ */
 static void parts_stand_alone(void **state)
 {
     (void)state;
@@ -176,7 +178,8 @@ static void parts_stand_alone(void **state)
     for (int s = 0; s < r.table->n_trained; s++)
         at += bst_shape_count(&r.table->slots[s].shape);
     for (int64_t i = 0; i < both.n; i++)
-        b.x[i] = i < at ? a.x[i] + b.x[i] : b.x[i]; /* statistics: the second run went on from the first */
+        b.x[i] = i < at ? a.x[i] + b.x[i]
+                        : b.x[i]; /* statistics: the second run went on from the first */
     assert_near(&both, &b, 1e-14);
     bst_free(a.x);
     bst_free(b.x);
@@ -185,7 +188,8 @@ static void parts_stand_alone(void **state)
     net_batch_free(&batch);
 }
 
-/* Evaluation reads committed statistics, in any form the same; compiled first, it may fix the layouts. */
+/* Evaluation reads committed statistics, in any form the same; compiled first, it may fix the
+ * layouts. */
 static void evaluation(void **state)
 {
     (void)state;
@@ -285,11 +289,14 @@ static void bad_label(void **state)
     net_compile(&r, random_net_build(&net, 2), &o);
     net_alloc(&r);
     net_fill(&r, 1);
-    struct bst_step step = {.images = batch.images, .labels = batch.labels, .n_valid = 2,
-                            .grad_scale = 1, .result = &r.result};
-    assert_int_equal(bst_program_run(r.b, r.programs[0], &r.mem, &step, 0, r.programs[0]->n_instrs,
-                                     NULL),
-                     BST_E_RANGE);
+    struct bst_step step = {.images = batch.images,
+                            .labels = batch.labels,
+                            .n_valid = 2,
+                            .grad_scale = 1,
+                            .result = &r.result};
+    assert_int_equal(
+        bst_program_run(r.b, r.programs[0], &r.mem, &step, 0, r.programs[0]->n_instrs, NULL),
+        BST_E_RANGE);
     assert_non_null(strstr(bst_err_text(), "label 5 of sample 1"));
     net_close(&r);
     net_batch_free(&batch);
@@ -298,9 +305,12 @@ static void bad_label(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_numbers),         cmocka_unit_test(micro_batches_add_up),
-        cmocka_unit_test(parts_stand_alone),    cmocka_unit_test(evaluation),
-        cmocka_unit_test(failing_descriptions), cmocka_unit_test(stops),
+        cmocka_unit_test(same_numbers),
+        cmocka_unit_test(micro_batches_add_up),
+        cmocka_unit_test(parts_stand_alone),
+        cmocka_unit_test(evaluation),
+        cmocka_unit_test(failing_descriptions),
+        cmocka_unit_test(stops),
         cmocka_unit_test(bad_label),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* Small random nets of the ResNet kind, and some that are not: identity and projection shortcuts, values
- * read three times, ReLUs without batch norm and batch norms without ReLU, pools. The same seed gives the
- * same net at any micro-batch. */
+/* Small random nets of the ResNet kind, and some that are not: identity and projection shortcuts,
+ * values read three times, ReLUs without batch norm and batch norms without ReLU, pools. The same
+ * seed gives the same net at any micro-batch. */
 #ifndef TESTS_NET_RANDOM_NET_H
 #define TESTS_NET_RANDOM_NET_H
 

@@ -141,8 +141,8 @@ static enum bst_err run(struct bst_be *be, const struct bst_program *p, const st
     return err;
 }
 
-static enum bst_err export_plain(struct bst_be *be, const struct bst_param_slot *slot, const void *at,
-                                 double *out)
+static enum bst_err export_plain(struct bst_be *be, const struct bst_param_slot *slot,
+                                 const void *at, double *out)
 {
     (void)be;
     from_layout(out, at, bst_shape_count(&slot->shape), slot->layout);

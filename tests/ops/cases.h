@@ -12,14 +12,15 @@ struct op_size {
 struct op_case {
     const char *name;
     /* Declares parameters, starts the rig, writes instructions, names outputs. */
-    void (*build)(struct rig *r, const struct op_case *oc, const struct op_size *s, unsigned variant);
+    void (*build)(struct rig *r, const struct op_case *oc, const struct op_size *s,
+                  unsigned variant);
     unsigned flags; /* BST_IF_* */
     bool windowed;  /* runs over windows */
     bool matrix;    /* [N, C]: hw plays no part */
     bool ties;      /* inputs with equal values */
     /* Terms of the longest sum behind a result. */
     double (*terms)(const struct op_size *s);
-    double budget;  /* allowed error = budget · (1 + √terms) · 2⁻²⁴ · largest |result| */
+    double budget; /* allowed error = budget · (1 + √terms) · 2⁻²⁴ · largest |result| */
 };
 
 extern const struct op_case op_cases[];

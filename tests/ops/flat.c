@@ -17,8 +17,8 @@ struct flat {
     int failures;
 };
 
-static void expect(struct flat *f, const char *what, const double *got, const double *want, int64_t n,
-                   double allowed)
+static void expect(struct flat *f, const char *what, const double *got, const double *want,
+                   int64_t n, double allowed)
 {
     for (int64_t i = 0; i < n; i++) {
         double d = fabs(got[i] - want[i]);
@@ -136,7 +136,8 @@ static void check_sgd(struct flat *f, const struct bst_sgd *how)
     drop(f, pg, N);
 }
 
-/* A convolution's weight through the backend's own layout and back; its padding must count for nothing. */
+/* A convolution's weight through the backend's own layout and back; its padding must count for
+ * nothing. */
 static void check_layout(struct flat *f, int ic, int oc, int k)
 {
     struct rig r;

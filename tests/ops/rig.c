@@ -54,8 +54,8 @@ int rig_value(struct rig *r, const struct bst_shape *s, bool raw)
     return v;
 }
 
-/* The layout of a convolution's result of this shape. Asking takes a backend milliseconds, and one shape is
- * asked for many times on end. */
+/* The layout of a convolution's result of this shape. Asking takes a backend milliseconds, and one
+ * shape is asked for many times on end. */
 static uint32_t conv_layout(struct rig *r, const struct bst_shape *s)
 {
     static struct bst_shape last;

@@ -1,8 +1,10 @@
-/* A bench for instructions: a hand-written program on any backend, with its memories, fed and read as
- * plain doubles. Goes through the compiler's own layout and plan passes, so what runs is what a net runs.
+/* A bench for instructions: a hand-written program on any backend, with its memories, fed and read
+ * as plain doubles. Goes through the compiler's own layout and plan passes, so what runs is what a
+ * net runs.
  *
- * Use: rig_open; rig_param…; rig_start; values and instructions by rig_* and bst_pass_*; rig_finish;
- * rig_set…; rig_run; rig_get…; rig_close. Any failure prints and ends the program: a test's right. */
+ * Use: rig_open; rig_param…; rig_start; values and instructions by rig_* and bst_pass_*;
+ * rig_finish; rig_set…; rig_run; rig_get…; rig_close. Any failure prints and ends the program: a
+ * test's right. */
 #ifndef TESTS_OPS_RIG_H
 #define TESTS_OPS_RIG_H
 
@@ -19,7 +21,8 @@ struct rig {
     struct bst_program *p;
     struct bst_bindings mem;
     size_t bytes[BST_MEM_N];
-    int inputs[RIG_MAX_VALUES], n_inputs;   /* values in the plain layout, in the order of rig_input() */
+    int inputs[RIG_MAX_VALUES],
+        n_inputs; /* values in the plain layout, in the order of rig_input() */
     int outputs[RIG_MAX_VALUES], n_outputs; /* by rig_output(), plain after rig_finish() */
     bool blocked;                           /* inputs take the layout a convolution's result has */
     struct bst_step step;
@@ -36,7 +39,8 @@ enum {
 };
 
 void rig_open(struct rig *r, const struct bst_backend *b, int threads, unsigned variant);
-int rig_param(struct rig *r, enum bst_param_kind kind, const struct bst_shape *s); /* trained ones first */
+int rig_param(struct rig *r, enum bst_param_kind kind,
+              const struct bst_shape *s); /* trained ones first */
 void rig_start(struct rig *r, int micro_batch, unsigned variant);
 int rig_input(struct rig *r, const struct bst_shape *s); /* value in the layout of the variant */
 int rig_value(struct rig *r, const struct bst_shape *s, bool raw);

@@ -1,5 +1,5 @@
-/* Every instruction and every flat function of a backend against ref64, over odd sizes, in all layouts,
- * in place and not, overwriting and adding.   test_ops BACKEND [OP]
+/* Every instruction and every flat function of a backend against ref64, over odd sizes, in all
+ * layouts, in place and not, overwriting and adding.   test_ops BACKEND [OP]
  *
  * ref is held to a tighter budget than the others: as the specification it rounds once. */
 #include <math.h>
@@ -37,8 +37,9 @@ static int64_t count_of(const struct rig *r, int value)
     return bst_shape_count(&r->p->values[value].shape);
 }
 
-/* Two or three values a channel that happen to lie close together have next to no variance, and what is then
- * computed is mostly cancellation: half-integers and a higher floor keep such cases meaningful. */
+/* Two or three values a channel that happen to lie close together have next to no variance, and
+ * what is then computed is mostly cancellation: half-integers and a higher floor keep such cases
+ * meaningful. */
 static bool ill_conditioned(const struct op_case *oc, const struct op_size *s)
 {
     return !strncmp(oc->name, "bn_train", 8) && s->n * s->hw * s->hw < 8;
@@ -84,8 +85,8 @@ static void set_up(struct rig *r, const struct bst_backend *b, const struct op_c
     rig_run(r);
 }
 
-/* Largest difference over the largest value, which counts as `scale` at least: what is left of terms of
- * that size that cancel is not known better than they are. */
+/* Largest difference over the largest value, which counts as `scale` at least: what is left of
+ * terms of that size that cancel is not known better than they are. */
 static double difference(const double *got, const double *want, int64_t n, double scale)
 {
     double worst = 0, largest = scale;
@@ -108,9 +109,10 @@ static void judge(struct outcome *o, const struct op_case *oc, const struct op_s
     if (error <= allowed)
         return;
     o->failures++;
-    printf("%s n %d c %d->%d %dx%d window %d/%d+%d variant %u: %s %d is off by %.3g, allowed %.3g\n",
-           oc->name, s->n, s->c, s->oc, s->hw, s->hw, s->window.kernel, s->window.stride,
-           s->window.pad, variant, what, k, error, allowed);
+    printf(
+        "%s n %d c %d->%d %dx%d window %d/%d+%d variant %u: %s %d is off by %.3g, allowed %.3g\n",
+        oc->name, s->n, s->c, s->oc, s->hw, s->hw, s->window.kernel, s->window.stride,
+        s->window.pad, variant, what, k, error, allowed);
 }
 
 static void compare_all(struct outcome *o, const struct op_case *oc, const struct op_size *s,
@@ -121,7 +123,8 @@ static void compare_all(struct outcome *o, const struct op_case *oc, const struc
         double *x = bst_xcalloc((size_t)n, sizeof *x), *y = bst_xcalloc((size_t)n, sizeof *y);
         rig_get_output(got, i, x);
         rig_get_output(want, i, y);
-        judge(o, oc, s, variant, strict, "output", i, difference(x, y, n, ill_conditioned(oc, s) ? 32 : 1));
+        judge(o, oc, s, variant, strict, "output", i,
+              difference(x, y, n, ill_conditioned(oc, s) ? 32 : 1));
         bst_free(x);
         bst_free(y);
     }
@@ -142,8 +145,8 @@ static void compare_all(struct outcome *o, const struct op_case *oc, const struc
 
 static bool worth(const struct op_case *oc, const struct op_size *s)
 {
-    if (oc->windowed && (op_out(s) < 1 || (!strncmp(oc->name, "max", 3) &&
-                                           s->window.pad > s->window.kernel / 2)))
+    if (oc->windowed &&
+        (op_out(s) < 1 || (!strncmp(oc->name, "max", 3) && s->window.pad > s->window.kernel / 2)))
         return false;
     if (!strncmp(oc->name, "bn_train", 8) && s->n * s->hw * s->hw == 1)
         return false;
@@ -165,8 +168,8 @@ static void size_at(const struct op_case *oc, unsigned i, struct op_size *s)
 }
 
 /* Variants that make a difference: all for the first sizes, then two of them for each size. */
-static bool worth_variant(const struct op_case *oc, const struct rig *built, bool strict, unsigned i,
-                          unsigned variant)
+static bool worth_variant(const struct op_case *oc, const struct rig *built, bool strict,
+                          unsigned i, unsigned variant)
 {
     if (strict && variant & (RIG_BLOCKED | RIG_PLAIN_WEIGHT))
         return false; /* plain is all it has */
@@ -206,6 +209,81 @@ static struct outcome run_op(const struct bst_backend *b, const struct op_case *
     return o;
 }
 
+/* Where one side has a NaN the other must have one: a net that diverged must not look healthy. */
+static bool same_nans(const double *got, const double *want, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(got[i]) != isnan(want[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool same_nans_all(struct rig *got, struct rig *want)
+{
+    bool same = isnan(got->result.loss_sum) == isnan(want->result.loss_sum);
+    for (int i = 0; i < want->n_outputs + 2 * want->table.n_slots; i++) {
+        int param = i - want->n_outputs;
+        int64_t n = param < 0 ? bst_shape_count(rig_output_shape(want, i)) : count_of(want, param);
+        double *x = bst_xcalloc((size_t)n, sizeof *x), *y = bst_xcalloc((size_t)n, sizeof *y);
+        if (param < 0) {
+            rig_get_output(got, i, x);
+            rig_get_output(want, i, y);
+        } else {
+            rig_get_param(got, param, x);
+            rig_get_param(want, param, y);
+        }
+        same &= same_nans(x, y, n);
+        bst_free(x);
+        bst_free(y);
+    }
+    return same;
+}
+
+/* One NaN in the middle of the first input. */
+static void poison(struct rig *r, const struct op_case *oc, const struct op_size *s, uint64_t seed)
+{
+    int64_t n = count_of(r, r->inputs[0]);
+    double *x = bst_xcalloc((size_t)n, sizeof *x);
+    struct bst_rng rng;
+    feed(r, oc, s, seed);
+    bst_rng_init(&rng, seed, BST_RNG_TEST, 1);
+    fill(&rng, x, n, BST_PARAM_BIAS, oc->ties);
+    x[n / 2] = NAN;
+    rig_set_input(r, 0, x);
+    r->result = (struct bst_step_result){0};
+    rig_run(r);
+    bst_free(x);
+}
+
+static int check_nan(const struct bst_backend *b, const struct op_case *oc)
+{
+    int failures = 0;
+    for (unsigned i = 0; i < 12; i++) {
+        struct op_size s;
+        size_at(oc, i, &s);
+        if (!worth(oc, &s))
+            continue;
+        for (unsigned variant = 0; variant < 2; variant++) {
+            struct rig got, want;
+            set_up(&want, bst_backend_find("ref64"), oc, &s, 0, i);
+            set_up(&got, b, oc, &s, variant, i);
+            if (want.n_inputs) {
+                poison(&want, oc, &s, i);
+                poison(&got, oc, &s, i);
+                if (!same_nans_all(&got, &want)) {
+                    failures++;
+                    printf("%s n %d c %d->%d %dx%d variant %u: a NaN comes out elsewhere\n",
+                           oc->name, s.n, s.c, s.oc, s.hw, s.hw, variant);
+                }
+            }
+            rig_close(&got);
+            rig_close(&want);
+        }
+    }
+    return failures;
+}
+
 int main(int argc, char **argv)
 {
     int failures = 0;
@@ -222,6 +300,7 @@ int main(int argc, char **argv)
         if (argc > 2 && strcmp(argv[2], op_cases[i].name))
             continue;
         struct outcome o = run_op(b, &op_cases[i]);
+        o.failures += check_nan(b, &op_cases[i]);
         printf("%-24s %4d runs, worst %.2f of the budget%s\n", op_cases[i].name, o.runs, o.worst,
                o.failures || !o.runs ? "  FAILED" : "");
         failures += o.failures + !o.runs;

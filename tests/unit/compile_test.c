@@ -1,5 +1,5 @@
-/* The compiler on the shipped nets: what is fused, where everything lies, how near the plan is to the least
- * possible, what is refused. */
+/* The compiler on the shipped nets: what is fused, where everything lies, how near the plan is to
+ * the least possible, what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,12 @@ struct net_case {
 
 static struct bst_graph *build(const struct net_case *c)
 {
-    struct bst_net_cfg cfg = {.name = c->name, .classes = 10, .in_channels = 3, .height = c->size,
-                              .width = c->size, .mean = {0.5f, 0.5f, 0.5f, 0.5f},
+    struct bst_net_cfg cfg = {.name = c->name,
+                              .classes = 10,
+                              .in_channels = 3,
+                              .height = c->size,
+                              .width = c->size,
+                              .mean = {0.5f, 0.5f, 0.5f, 0.5f},
                               .std = {0.25f, 0.25f, 0.25f, 0.25f}};
     struct bst_graph *g = bst_graph_new(c->micro_batch);
     assert_int_equal(bst_net_find(&net_table, c->name)->build(&cfg, g), BST_OK);
@@ -37,7 +41,8 @@ struct compiled {
     double ms;
 };
 
-static void compile(const struct net_case *c, const struct bst_compile_opts *o, struct compiled *out)
+static void compile(const struct net_case *c, const struct bst_compile_opts *o,
+                    struct compiled *out)
 {
     const struct bst_backend *b = bst_backend_find("ref");
     struct bst_be_cfg cfg = {.threads = 1};
@@ -57,14 +62,15 @@ static void drop(struct compiled *c)
     bst_backend_find("ref")->close(c->be);
 }
 
-/* Whole-net counts: resnet18 has 20 BNs, all with a ReLU but the 3 in projections; 8 with a residual. */
+/* Whole-net counts: resnet18 has 20 BNs, all with a ReLU but the 3 in projections; 8 with a
+ * residual. */
 static void fusion(void **state)
 {
     (void)state;
     struct compiled c;
     int n[BST_I_N_OPS] = {0}, residual = 0, relu = 0, joined = 0;
-    compile(&(struct net_case){"resnet18", 2, 64, true}, &(struct bst_compile_opts){.training = true},
-            &c);
+    compile(&(struct net_case){"resnet18", 2, 64, true},
+            &(struct bst_compile_opts){.training = true}, &c);
     for (int i = 0; i < c.p->n_instrs; i++) {
         const struct bst_instr *in = &c.p->instrs[i];
         n[in->op]++;
@@ -78,7 +84,8 @@ static void fusion(void **state)
     assert_int_equal(n[BST_I_BN_BWD], 20);
     assert_int_equal(relu, 17);
     assert_int_equal(residual, 8);
-    /* Two gradients meet behind each block but the last; behind the stem is a pool, which cannot join. */
+    /* Two gradients meet behind each block but the last; behind the stem is a pool, which cannot
+     * join. */
     assert_int_equal(joined, 7);
     assert_int_equal(n[BST_I_ADD], 1);
     assert_int_equal(n[BST_I_RELU_FWD] + n[BST_I_RELU_BWD] + n[BST_I_REORDER], 0);
@@ -208,7 +215,8 @@ static void table_is_fixed(void **state)
     struct bst_program *p;
     struct bst_compile_opts eval = {.training = false};
     const struct bst_backend *b = bst_backend_find("ref");
-    compile(&(struct net_case){"resnet8", 4, 28, true}, &(struct bst_compile_opts){.training = true}, &c);
+    compile(&(struct net_case){"resnet8", 4, 28, true},
+            &(struct bst_compile_opts){.training = true}, &c);
     struct bst_graph *g = build(&(struct net_case){"resnet8", 9, 28, false});
     size_t end = 0;
     for (int i = 0; i < c.t->n_slots; i++) {
@@ -259,8 +267,9 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fusion),         cmocka_unit_test(plans),   cmocka_unit_test(deterministic),
-        cmocka_unit_test(table_is_fixed), cmocka_unit_test(refuses),
+        cmocka_unit_test(fusion),        cmocka_unit_test(plans),
+        cmocka_unit_test(deterministic), cmocka_unit_test(table_is_fixed),
+        cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@
 
 static const struct bst_window K3 = {3, 1, 1}, K3S2 = {3, 2, 1}, K1 = {1, 1, 0}, K7 = {7, 2, 3};
 
-static void assert_shape(const struct bst_graph *g, int v, int rank, int64_t a, int64_t b, int64_t c,
-                         int64_t d)
+static void assert_shape(const struct bst_graph *g, int v, int rank, int64_t a, int64_t b,
+                         int64_t c, int64_t d)
 {
     const struct bst_shape want = {rank, {a, b, c, d}};
     assert_true(v >= 0);
@@ -47,9 +47,12 @@ static void shapes(void **state)
 static void parameters(void **state)
 {
     (void)state;
-    static const char *const names[] = {"layer1.0.conv1.weight", "layer1.0.bn1.weight",
-                                        "layer1.0.bn1.bias",     "fc.weight",
-                                        "fc.bias",               "layer1.0.bn1.running_mean",
+    static const char *const names[] = {"layer1.0.conv1.weight",
+                                        "layer1.0.bn1.weight",
+                                        "layer1.0.bn1.bias",
+                                        "fc.weight",
+                                        "fc.bias",
+                                        "layer1.0.bn1.running_mean",
                                         "layer1.0.bn1.running_var"};
     struct bst_graph *g = bst_graph_new(2);
     int x = bst_graph_image(g, 1, 4, 4);

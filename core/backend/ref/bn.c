@@ -46,7 +46,8 @@ static inline real normalised(const struct affine *a, real x)
     return (real)(((double)x - a->mean) * a->inv * a->scale + a->shift);
 }
 
-static void apply(const struct ref_call *c, const struct plane *p, int64_t ch, const struct affine *a)
+static void apply(const struct ref_call *c, const struct plane *p, int64_t ch,
+                  const struct affine *a)
 {
     const real *x = c->src[0];
     const real *residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
@@ -76,7 +77,8 @@ enum bst_err REF(bn_train)(const struct ref_call *c)
         apply(c, &p, ch, &a);
         saved[ch] = a.mean;
         saved[p.c + ch] = a.inv;
-        run_mean[ch] = (real)((1 - REF_BN_MOMENTUM) * (double)run_mean[ch] + REF_BN_MOMENTUM * mean);
+        run_mean[ch] =
+            (real)((1 - REF_BN_MOMENTUM) * (double)run_mean[ch] + REF_BN_MOMENTUM * mean);
         run_var[ch] = (real)((1 - REF_BN_MOMENTUM) * (double)run_var[ch] +
                              REF_BN_MOMENTUM * (var * count / (count - 1)));
     }

@@ -1,5 +1,5 @@
-/* Convolutions as direct loops over NCHW planes. The innermost loop runs along a row, so that the compiler
- * turns it into vector code; sums are kept in double. */
+/* Convolutions as direct loops over NCHW planes. The innermost loop runs along a row, so that the
+ * compiler turns it into vector code; sums are kept in double. */
 #include "core/backend/ref/ref_real.h"
 
 #include <string.h>
@@ -12,13 +12,13 @@ struct geometry {
 static struct geometry geometry(const struct bst_shape *x, const struct bst_shape *y,
                                 struct bst_window w)
 {
-    return (struct geometry){x->d[0], x->d[1], y->d[1], x->d[2],  x->d[3],
+    return (struct geometry){x->d[0], x->d[1], y->d[1],  x->d[2],  x->d[3],
                              y->d[2], y->d[3], w.kernel, w.stride, w.pad};
 }
 
 /* Positions o in [*from, *to) of a result row for which o·stride + tap - pad lies in [0, size). */
-static void valid_range(const struct geometry *g, int tap, int64_t size, int64_t n_out, int64_t *from,
-                        int64_t *to)
+static void valid_range(const struct geometry *g, int tap, int64_t size, int64_t n_out,
+                        int64_t *from, int64_t *to)
 {
     int64_t low = g->pad - tap, high = size - 1 + g->pad - tap;
     *from = low > 0 ? (low + g->stride - 1) / g->stride : 0;
@@ -28,7 +28,8 @@ static void valid_range(const struct geometry *g, int tap, int64_t size, int64_t
 }
 
 /* acc[i] += w · x[i·stride] */
-static void row_gather(double *restrict acc, const real *restrict x, double w, int64_t n, int stride)
+static void row_gather(double *restrict acc, const real *restrict x, double w, int64_t n,
+                       int stride)
 {
     if (stride == 1) {
         for (int64_t i = 0; i < n; i++)
@@ -40,7 +41,8 @@ static void row_gather(double *restrict acc, const real *restrict x, double w, i
 }
 
 /* acc[i·stride] += w · y[i] */
-static void row_scatter(double *restrict acc, const real *restrict y, double w, int64_t n, int stride)
+static void row_scatter(double *restrict acc, const real *restrict y, double w, int64_t n,
+                        int stride)
 {
     if (stride == 1) {
         for (int64_t i = 0; i < n; i++)
@@ -171,8 +173,8 @@ enum bst_err REF(conv_bwd_weight)(const struct ref_call *c)
     for (int64_t o = 0; o < g.oc; o++) {
         for (int64_t i = 0; i < g.ic; i++) {
             for (int t = 0; t < g.k * g.k; t++, dw++) {
-                double d = tap_gradient(&g, x + i * g.ih * g.iw, dy + o * g.oh * g.ow, t / g.k,
-                                        t % g.k);
+                double d =
+                    tap_gradient(&g, x + i * g.ih * g.iw, dy + o * g.oh * g.ow, t / g.k, t % g.k);
                 *dw = (real)(add ? (double)*dw + d : d);
             }
         }

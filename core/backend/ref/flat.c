@@ -23,7 +23,8 @@ enum bst_err REF(import_plain)(struct bst_be *be, const struct bst_param_slot *s
     return BST_OK;
 }
 
-enum bst_err REF(sum)(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs, size_t bytes)
+enum bst_err REF(sum)(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
+                      size_t bytes)
 {
     (void)be;
     real *to = dst;

@@ -47,8 +47,8 @@ enum bst_err REF(softmax_ce)(const struct ref_call *c)
         }
         int32_t label = c->step->labels[n];
         if (label < 0 || label >= k)
-            return bst_fail(BST_E_RANGE, "label %d of sample %d; the net has %d classes", (int)label,
-                            (int)n, (int)k);
+            return bst_fail(BST_E_RANGE, "label %d of sample %d; the net has %d classes",
+                            (int)label, (int)n, (int)k);
         row(c, z + n * k, k, label, dz ? dz + n * k : NULL);
     }
     return BST_OK;

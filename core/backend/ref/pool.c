@@ -8,13 +8,14 @@ struct pool {
     struct bst_window w;
 };
 
-static struct pool pool_of(const struct bst_shape *x, const struct bst_shape *y, struct bst_window w)
+static struct pool pool_of(const struct bst_shape *x, const struct bst_shape *y,
+                           struct bst_window w)
 {
     return (struct pool){x->d[0] * x->d[1], x->d[2], x->d[3], y->d[2], y->d[3], w};
 }
 
-/* Position in the plane of the largest value of a window; outside the plane is -inf. As PyTorch: the first of
- * equals, and a NaN wins. */
+/* Position in the plane of the largest value of a window; outside the plane is -inf. As PyTorch:
+ * the first of equals, and a NaN wins. */
 static int64_t largest(const struct pool *p, const real *x, int64_t oy, int64_t ox)
 {
     int64_t best = -1;

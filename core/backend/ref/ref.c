@@ -52,7 +52,8 @@ static size_t conv_scratch(const struct bst_program *p, const struct bst_instr *
     return in->op == BST_I_CONV_BWD_WEIGHT ? 0 : (size_t)(s->d[2] * s->d[3]) * sizeof(double);
 }
 
-static void describe_bn(const struct bst_program *p, const struct bst_instr *in, struct bst_wants *w)
+static void describe_bn(const struct bst_program *p, const struct bst_instr *in,
+                        struct bst_wants *w)
 {
     bool residual = in->flags & BST_IF_RESIDUAL;
     if (in->op == BST_I_BN_BWD) {

@@ -1,9 +1,9 @@
-/* Private to core/backend/ref: the number type, and what one instruction's function gets. Every file of
- * this folder is compiled twice, with and without REF_DOUBLE.
+/* Private to core/backend/ref: the number type, and what one instruction's function gets. Every
+ * file of this folder is compiled twice, with and without REF_DOUBLE.
  *
- * ref is the specification, so a result is the exact one rounded as seldom as can be: sums run in double
- * and are rounded to a real once, where a value is stored. A fused instruction rounds where the single
- * ones would, so that fused and unfused programs agree to the bit. */
+ * ref is the specification, so a result is the exact one rounded as seldom as can be: sums run in
+ * double and are rounded to a real once, where a value is stored. A fused instruction rounds where
+ * the single ones would, so that fused and unfused programs agree to the bit. */
 #ifndef BST_BACKEND_REF_REAL_H
 #define BST_BACKEND_REF_REAL_H
 
@@ -75,7 +75,8 @@ enum bst_err REF(export_plain)(struct bst_be *be, const struct bst_param_slot *s
                                double *out);
 enum bst_err REF(import_plain)(struct bst_be *be, const struct bst_param_slot *slot,
                                const double *in, void *at);
-enum bst_err REF(sum)(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs, size_t bytes);
+enum bst_err REF(sum)(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
+                      size_t bytes);
 enum bst_err REF(scale)(struct bst_be *be, void *dst, double factor, size_t bytes);
 enum bst_err REF(copy)(struct bst_be *be, void *dst, const void *src, size_t bytes);
 enum bst_err REF(sum_squares)(struct bst_be *be, const void *x, size_t bytes, double *out);
