@@ -60,6 +60,7 @@ static void fill_identity(struct bst_session *s)
         st->grad_low = (struct bst_metric){s->preset.grad_norm_band.v[0], true};
         st->grad_high = (struct bst_metric){s->preset.grad_norm_band.v[1], true};
     }
+    bst_watch_init(&s->watch, (struct bst_band){st->grad_low.value, st->grad_high.value});
 }
 
 static enum bst_err write_info(struct bst_session *s, const char *state)
@@ -141,8 +142,10 @@ static enum bst_err load_init(struct bst_session *s)
     char note[200] = "";
     if (!s->preset.init[0])
         return BST_OK;
-    BST_TRY(
-        bst_trainer_load(s->trainer, BST_STATE_WEIGHTS, s->preset.init, true, note, sizeof note));
+    enum bst_err err =
+        bst_trainer_load(s->trainer, BST_STATE_WEIGHTS, s->preset.init, true, note, sizeof note);
+    if (err)
+        return bst_fail_in(err, "BST-405");
     if (note[0])
         bst_session_note(s, BST_DIAG_INIT_HEAD_NEW, "%s", note);
     return BST_OK;

@@ -23,7 +23,10 @@ static enum bst_err plan_preset(struct bst_session *s, struct bst_proposal *p,
     struct bst_plan_env elsewhere = *env; /* what fits here is asked when the plan is made */
     elsewhere.fit = 0;
     BST_TRY(bst_start_live(&p->preset, &elsewhere, &target));
-    return bst_plan_preset(&s->live, &target, p->cmd.with_length, env, &p->plan);
+    BST_TRY(bst_plan_preset(&s->live, &target, p->cmd.with_length, env, &p->plan));
+    if (p->n_kept && p->plan.n_notes < BST_NOTES_MAX)
+        p->plan.notes[p->plan.n_notes++] = BST_DIAG_FIXED_KEYS_KEPT;
+    return BST_OK;
 }
 
 static enum bst_err plan_back(struct bst_session *s, struct bst_proposal *p,

@@ -10,7 +10,7 @@
 #include "core/run/session.h"
 #include "core/run/signals.h"
 #include "core/run/start.h"
-#include "core/tune/health.h"
+#include "core/tune/watch.h"
 
 enum { BST_UNDO_MAX = 64, BST_WAITERS_MAX = 8 };
 
@@ -91,7 +91,7 @@ struct bst_session {
     int64_t n_bad_said; /* unreadable samples told of */
 
     struct bst_status status;
-    struct bst_health_track health;
+    struct bst_watch watch;
     double published, layers_at, cpu_at, cpu_used, rate_mean;
 };
 

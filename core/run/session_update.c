@@ -87,13 +87,21 @@ static enum bst_err count_nonfinite(struct bst_session *s, const struct bst_upda
     return bst_fail(BST_E_DIVERGED, "BST-102: ten updates in a row were not finite");
 }
 
-static void watch_gradient(struct bst_session *s, const struct bst_update_result *res)
+static void watch_update(struct bst_session *s, const struct bst_update_result *res)
 {
-    bst_health_add(&s->health, res->grad_norm);
-    if (bst_health_is_spike(&s->health))
-        bst_session_note(s, BST_DIAG_GRADIENT_SPIKE,
-                         "gradient norm %.3g in update %llu, %.0f times the usual", res->grad_norm,
-                         (unsigned long long)s->at.update, s->health.ratio);
+    struct bst_watch_update seen = {
+        .grad_norm = res->grad_norm,
+        .seconds = res->seconds,
+        .data_wait_seconds = res->data_wait_seconds,
+        .n_zero_layers = res->n_zero,
+    };
+    enum bst_diag codes[BST_N_WATCH_RULES];
+    int n = bst_watch_add(&s->watch, &seen, codes);
+    for (int i = 0; i < n; i++) {
+        char text[128];
+        bst_watch_text(&s->watch, codes[i], text);
+        bst_session_note(s, codes[i], "update %llu: %s", (unsigned long long)s->at.update, text);
+    }
 }
 
 /* Each is told of once, whatever the number of epochs. */
@@ -119,7 +127,7 @@ static void show_update(struct bst_session *s, const struct bst_update_req *req,
     st->loss = metric(res->loss);
     st->train_accuracy = metric(res->accuracy);
     st->grad_norm = metric(res->grad_norm);
-    st->data_wait = metric(res->data_wait_seconds);
+    st->data_wait = metric(res->data_wait_seconds / res->seconds);
     bst_session_publish(s, false);
     if (s->cfg.news) {
         st->update = s->at.update;
@@ -194,7 +202,7 @@ enum bst_err bst_session_update(struct bst_session *s)
         return BST_OK;
     write_update(s, &req, &split, &res);
     watch_metrics(s);
-    watch_gradient(s, &res);
+    watch_update(s, &res);
     say_bad_samples(s);
     show_update(s, &req, &res);
     return count_nonfinite(s, &res);

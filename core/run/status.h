@@ -59,7 +59,8 @@ struct bst_status {
     struct bst_metric learning_rate, loss, train_accuracy, eval_loss, eval_accuracy, best_accuracy;
     struct bst_metric grad_norm, grad_low, grad_high; /* the norm and its healthy band */
     uint64_t nonfinite, skipped;
-    struct bst_metric samples_per_sec, data_wait, eta_seconds, elapsed_seconds;
+    struct bst_metric samples_per_sec, eta_seconds, elapsed_seconds;
+    struct bst_metric data_wait; /* share of the last update's time, 0…1 */
     struct bst_metric last_checkpoint_samples;
     uint64_t warmup_samples;
     double momentum, weight_decay, max_grad_norm, label_smoothing;

@@ -17,6 +17,7 @@ enum bst_err bst_rank_norms(struct rank *k, struct commit *c)
         if (!(t->factor[i] > 0)) /* frozen: shown, but no part of the update */
             continue;
         total += *q;
+        c->n_zero += *q == 0;
         if (!isfinite(*q) && c->first_nonfinite < 0)
             c->first_nonfinite = i;
     }

@@ -155,6 +155,7 @@ struct commit {
     const struct bst_update_req *req;
     double grad_norm, coefficient;
     int first_nonfinite; /* trained parameter, or -1 */
+    int n_zero;          /* parameters being trained whose gradient was exactly 0 */
     bool skipped, clipped;
     double lr_used, momentum_used, weight_decay_used; /* what the optimizer was called with */
 };

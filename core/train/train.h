@@ -59,7 +59,8 @@ struct bst_update_result {
     bool nonfinite, skipped, clipped;
     const char *first_nonfinite; /* parameter name, or NULL */
     double seconds, data_wait_seconds;
-    int n_bad; /* samples that could not be read */
+    int n_zero; /* parameters being trained whose gradient was exactly 0 */
+    int n_bad;  /* samples that could not be read */
     /* What the update really used, counted where it was used (not copied from the request), so that
      * a change can be read back: samples the ranks took, the largest micro-batch and the most
      * micro-batches a rank that ran, and the numbers the optimizer was called with (factor 1). */

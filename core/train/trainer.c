@@ -130,6 +130,8 @@ enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_traine
     enum bst_err err = bst_trace_open(t);
     if (!err)
         err = bst_dataset_open(&cfg->data, &t->data);
+    if (err == BST_E_CORRUPT || err == BST_E_NOTFOUND)
+        err = bst_fail_in(err, "BST-504");
     if (!err)
         err = fit_net(&t->cfg.net_cfg, bst_dataset_info(t->data));
     if (!err)

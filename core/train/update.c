@@ -150,6 +150,7 @@ static void report(const struct rank *k, const struct job *job, const struct com
     out->nonfinite = c->skipped || !isfinite(out->loss);
     if (c->first_nonfinite >= 0)
         out->first_nonfinite = k->params->slots[c->first_nonfinite].name;
+    out->n_zero = c->n_zero;
     out->n_bad = (int)tally[T_BAD];
     out->data_wait_seconds = tally[T_WAIT];
     out->micro_largest = (int)tally[T_LARGEST];

@@ -60,6 +60,7 @@ static const struct {
     {"accumulate auto", "accumulate auto"},
     {"accumulate =auto", "accumulate auto"},
     {"clip 1.0", "clip =1"},
+    {"clip 1.5", "clip =1.5"},
     {"clip off", "clip off"},
     {"clip =0", "clip off"},
     {"weight-decay =5e-4", "weight-decay =0.0005"},

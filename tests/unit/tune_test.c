@@ -13,6 +13,7 @@
 #include "core/tune/interval.h"
 #include "core/tune/lr_rule.h"
 #include "core/tune/momentum.h"
+#include "core/tune/watch.h"
 
 static void near_rel(double got, double want, double tolerance)
 {
@@ -184,6 +185,117 @@ static void worst_layers_come_first(void **state)
         assert_int_equal(order[i], i);
 }
 
+static int add(struct bst_watch *w, struct bst_watch_update u, enum bst_diag out[BST_N_WATCH_RULES])
+{
+    return bst_watch_add(w, &u, out);
+}
+
+static const struct bst_watch_update quiet = {.grad_norm = 5, .seconds = 1};
+
+static void a_remark_is_made_once_and_again_after_a_calm(void **state)
+{
+    (void)state;
+    struct bst_watch w;
+    enum bst_diag out[BST_N_WATCH_RULES];
+    struct bst_watch_update high = quiet;
+    high.grad_norm = 11;
+    bst_watch_init(&w, (struct bst_band){1, 10});
+    for (int i = 1; i < BST_WATCH_LASTS; i++)
+        assert_int_equal(add(&w, high, out), 0);
+    assert_int_equal(add(&w, high, out), 1);
+    assert_int_equal(out[0], BST_DIAG_GRADIENT_HIGH);
+    char text[128];
+    bst_watch_text(&w, out[0], text);
+    assert_string_equal(text, "gradient norm 11, over 10 for 20 updates");
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(add(&w, high, out), 0);
+    /* a short calm does not end it, a long one does */
+    for (int i = 1; i < BST_WATCH_LASTS; i++)
+        assert_int_equal(add(&w, quiet, out), 0);
+    for (int i = 0; i < 2 * BST_WATCH_LASTS; i++)
+        assert_int_equal(add(&w, high, out), 0);
+    for (int i = 0; i < BST_WATCH_LASTS; i++)
+        assert_int_equal(add(&w, quiet, out), 0);
+    for (int i = 1; i < BST_WATCH_LASTS; i++)
+        assert_int_equal(add(&w, high, out), 0);
+    assert_int_equal(add(&w, high, out), 1);
+}
+
+static void one_in_band_starts_the_count_anew(void **state)
+{
+    (void)state;
+    struct bst_watch w;
+    enum bst_diag out[BST_N_WATCH_RULES];
+    struct bst_watch_update low = quiet;
+    low.grad_norm = 0.5;
+    bst_watch_init(&w, (struct bst_band){1, 10});
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(add(&w, i % BST_WATCH_LASTS ? low : quiet, out), 0);
+    assert_int_equal(add(&w, low, out), 1);
+    assert_int_equal(out[0], BST_DIAG_GRADIENT_LOW);
+}
+
+static void spikes_and_stalls_are_said_at_once(void **state)
+{
+    (void)state;
+    struct bst_watch w;
+    enum bst_diag out[BST_N_WATCH_RULES];
+    char text[128];
+    bst_watch_init(&w, (struct bst_band){0, 0});
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(add(&w, quiet, out), 0);
+    struct bst_watch_update spike = {.grad_norm = 60, .seconds = 1};
+    assert_int_equal(add(&w, spike, out), 1);
+    assert_int_equal(out[0], BST_DIAG_GRADIENT_SPIKE);
+    bst_watch_text(&w, out[0], text);
+    assert_string_equal(text, "gradient norm 60, 12 times the usual");
+    assert_int_equal(add(&w, spike, out), 0);
+    struct bst_watch_update stall = {.grad_norm = 5, .seconds = 25};
+    assert_int_equal(add(&w, stall, out), 1);
+    assert_int_equal(out[0], BST_DIAG_UPDATE_STALLED);
+    bst_watch_text(&w, out[0], text);
+    assert_string_equal(text, "an update took 25.0 s, 25 times the usual");
+    /* 30 times the usual, but soon over */
+    bst_watch_init(&w, (struct bst_band){0, 0});
+    struct bst_watch_update fast = {.grad_norm = 5, .seconds = 0.01};
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(add(&w, fast, out), 0);
+    fast.seconds = 0.3;
+    assert_int_equal(add(&w, fast, out), 0);
+}
+
+static void waiting_and_dead_layers_must_last(void **state)
+{
+    (void)state;
+    struct bst_watch w;
+    enum bst_diag out[BST_N_WATCH_RULES];
+    struct bst_watch_update waits = {.grad_norm = 5, .seconds = 1, .data_wait_seconds = 0.5};
+    bst_watch_init(&w, (struct bst_band){0, 0});
+    int n = 0, first = 0;
+    for (int i = 1; i <= 100; i++) {
+        n += add(&w, waits, out);
+        if (n && !first)
+            first = i;
+    }
+    assert_int_equal(n, 1);
+    assert_int_equal(out[0], BST_DIAG_LOADER_SLOW);
+    assert_true(first > BST_WATCH_LASTS);
+    char text[128];
+    bst_watch_text(&w, out[0], text);
+    assert_string_equal(text, "50 % of the time goes into waiting for data");
+    struct bst_watch_update dead = quiet;
+    dead.n_zero_layers = 2;
+    bst_watch_init(&w, (struct bst_band){0, 0});
+    for (int i = 1; i < BST_WATCH_LASTS; i++)
+        assert_int_equal(add(&w, dead, out), 0);
+    assert_int_equal(add(&w, dead, out), 1);
+    assert_int_equal(out[0], BST_DIAG_LAYER_WITHOUT_GRADIENT);
+    /* values that are not finite have their own code elsewhere, and break nothing here */
+    struct bst_watch_update bad = {.grad_norm = NAN, .seconds = 1};
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(add(&w, bad, out), 0);
+}
+
 static void codes_are_unique_and_said_in_full(void **state)
 {
     (void)state;
@@ -221,6 +333,10 @@ int main(void)
         cmocka_unit_test(a_track_knows_what_is_usual),
         cmocka_unit_test(a_spike_is_ten_times_the_usual),
         cmocka_unit_test(worst_layers_come_first),
+        cmocka_unit_test(a_remark_is_made_once_and_again_after_a_calm),
+        cmocka_unit_test(one_in_band_starts_the_count_anew),
+        cmocka_unit_test(spikes_and_stalls_are_said_at_once),
+        cmocka_unit_test(waiting_and_dead_layers_must_last),
         cmocka_unit_test(codes_are_unique_and_said_in_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
