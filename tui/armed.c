@@ -148,23 +148,35 @@ bool tui_armed_tick(struct tui_model *m, struct tui_link *link)
     return true;
 }
 
-static void say_applied(struct tui_model *m, const struct bst_reply *r)
+static void describe(const struct bst_reply *r, const char *command, char *out, size_t room)
 {
-    char what[200] = "";
     size_t at = 0;
-    for (int i = 0; i < r->n_changes && at < sizeof what; i++) {
+    out[0] = '\0';
+    if (tui_change_count(r) > 3) {
+        snprintf(out, room, "%s: %d changes", command, r->n_changes);
+        return;
+    }
+    for (int i = 0; i < r->n_changes && at < room; i++) {
         char was[TUI_VALUE], is[TUI_VALUE];
+        if (tui_change_is_detail(r, i))
+            continue;
         tui_short_value(r->changes[i].old_value, was);
         tui_short_value(r->changes[i].new_value, is);
-        at += (size_t)snprintf(what + at, sizeof what - at, "%s%s %s → %s", i ? ", " : "",
+        at += (size_t)snprintf(out + at, room - at, "%s%s %s → %s", at ? ", " : "",
                                tui_short_name(r->changes[i].key), was, is);
     }
+}
+
+static void say_applied(struct tui_model *m, const struct bst_reply *r)
+{
+    char what[300];
+    describe(r, m->armed.text, what, sizeof what);
     /* With a code there is more to say than when: a paused run, for one. */
     if (r->code[0] || !what[0] || !r->effective_update)
         tui_say(m, TUI_GOOD, "%s%s%s", r->code, r->code[0] ? " " : "",
                 r->text[0] ? r->text : m->armed.text);
     else
-        tui_say(m, TUI_GOOD, "%s: in force since update %llu", what,
+        tui_say(m, TUI_GOOD, "%s in force since update %llu", what,
                 (unsigned long long)r->effective_update);
 }
 

@@ -13,8 +13,7 @@ static const double time_steps[] = {1,    2,    5,     10,    15,    30,    60, 
                                     300,  600,  900,   1800,  3600,  7200,  14400,  21600,
                                     43200, 86400, 172800, 604800};
 
-/* The least round step that is not below `rough`. */
-static double step_for(double rough, enum tui_axis_unit unit)
+double tui_axis_step(double rough, enum tui_axis_unit unit)
 {
     if (unit == TUI_AXIS_TIME && rough > 0.5) {
         for (size_t i = 0; i < sizeof time_steps / sizeof time_steps[0]; i++)
@@ -49,7 +48,7 @@ static void label_linear(const struct tui_axis *a, double v, double step, char o
 
 static void ticks_linear(struct tui_axis *a, int most)
 {
-    double step = step_for((a->hi - a->lo) / most, a->unit);
+    double step = tui_axis_step((a->hi - a->lo) / most, a->unit);
     double first = ceil(a->lo / step - 1e-9) * step;
     for (int i = 0; a->n < most && a->n < TUI_TICKS; i++) {
         double v = first + i * step;

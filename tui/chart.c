@@ -30,6 +30,20 @@ bool tui_chart_range(const struct tui_chart *c, double *lo, double *hi)
     return *lo <= *hi;
 }
 
+/* To round values outside: a scale that stands still while the curve grows, which is easier on the eye
+ * and on a slow line, and a maximum just under a round value still gets its label. */
+static void round_range(bool log, double *lo, double *hi)
+{
+    if (log) {
+        *lo = pow(10, floor(log10(*lo) * 5) / 5);
+        *hi = pow(10, ceil(log10(*hi) * 5) / 5);
+    } else if (*hi - *lo > fmax(fabs(*hi), fabs(*lo)) * 1e-9) {
+        double step = tui_axis_step((*hi - *lo) / 16, TUI_AXIS_NUMBER);
+        *lo = floor(*lo / step) * step;
+        *hi = ceil(*hi / step) * step;
+    }
+}
+
 static bool find_range(const struct tui_chart *c, double *lo, double *hi)
 {
     bool any = tui_chart_range(c, lo, hi);
@@ -40,9 +54,8 @@ static bool find_range(const struct tui_chart *c, double *lo, double *hi)
     for (int i = 0; any && c->levels_in_view && i < c->n_levels; i++)
         if (!c->log || c->level[i].at > 0)
             widen(c->level[i].at, lo, hi);
-    /* Room above, so that a maximum just under a round value still gets its label. */
-    if (any && !c->log && c->y0 >= c->y1)
-        *hi += (*hi - *lo) * 0.04;
+    if (any && c->y0 >= c->y1)
+        round_range(c->log, lo, hi);
     if (c->from_zero && !c->log && *lo > 0)
         *lo = 0;
     return any;
@@ -142,7 +155,7 @@ void tui_chart_draw(const struct tui_chart *c, struct tui_area a)
     bool any = find_range(c, &lo, &hi);
     bool x_labels = a.h >= 4, y_labels = a.w >= 24 && a.h >= 2;
     int rows = a.h - x_labels;
-    tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit, rows < 6 ? 3 : rows < 16 ? rows / 2 : rows / 3 + 1);
+    tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit, (rows < 16 ? rows / 2 : rows / 3) + 1);
     int from = y_labels ? widest(&y) + 1 : 0;
     tui_axis_make(&x, c->x0, c->x1, false, c->x_unit, (a.w - from) / 9 + 1);
     struct tui_area plot = tui_area_sub(a, from, 0, a.w - from, rows);

@@ -12,12 +12,6 @@
 
 enum { ARMED_ROOM = 400 };
 
-static bool is_detail(const struct bst_reply *r, int i)
-{
-    /* The split follows from the batch; the header shows it once it is in force. */
-    return r->n_changes > 1 && !strcmp(r->changes[i].key, "micro_batch_size");
-}
-
 static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
 {
     double before, after;
@@ -43,13 +37,11 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
         bst_sb_addf(out, "%s%srefused: %s", r->code, r->code[0] ? " " : "", r->text);
         return;
     }
-    int n = 0;
-    for (int i = 0; i < r->n_changes; i++)
-        n += !is_detail(r, i);
+    int n = tui_change_count(r);
     if (n > 3)
         bst_sb_addf(out, "%s: %d changes, %d kept", a->text, r->n_changes, r->n_kept);
     for (int i = 0; i < r->n_changes && n <= 3; i++)
-        if (!is_detail(r, i))
+        if (!tui_change_is_detail(r, i))
             add_change(out, &r->changes[i]);
     if (!r->n_changes)
         bst_sb_addf(out, "%s: %s", a->text, r->text[0] ? r->text : "changes nothing");

@@ -172,3 +172,16 @@ void tui_short_value(const char *value, char out[TUI_VALUE])
     if (rest != inner + 1 && !strncmp(rest, "ep)", 3))
         snprintf(out, TUI_VALUE, "%.4g ep", v);
 }
+
+bool tui_change_is_detail(const struct bst_reply *r, int i)
+{
+    return r->n_changes > 1 && !strcmp(r->changes[i].key, "micro_batch_size");
+}
+
+int tui_change_count(const struct bst_reply *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_changes; i++)
+        n += !tui_change_is_detail(r, i);
+    return n;
+}

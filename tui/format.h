@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "core/run/status.h"
+#include "core/run/client.h"
 
 enum { TUI_NUM = 32 };
 
@@ -29,5 +29,9 @@ const char *tui_short_name(const char *key);
 enum { TUI_VALUE = 48 };
 /* A setting's value with four digits, and of "60000sa (1.000ep)" what people count in: "1 ep". */
 void tui_short_value(const char *value, char out[TUI_VALUE]);
+
+/* The split follows from the batch: a detail where other things change too. */
+bool tui_change_is_detail(const struct bst_reply *r, int i);
+int tui_change_count(const struct bst_reply *r); /* details left out */
 
 #endif

@@ -63,6 +63,41 @@ void tui_window_samples(const struct tui_model *m, double *from, double *to)
         *to = fmin(last, first + m->view.span);
 }
 
+/* What the run gets through in twenty seconds: a young run is drawn into that much room, so that its
+ * chart does not shrink with every update. 0 when its speed is not known. */
+static double least_width(const struct tui_model *m, enum tui_axis_unit unit)
+{
+    const struct bst_status *s = &m->status;
+    const double seconds = 20;
+    double samples = s->samples_per_sec.valid ? s->samples_per_sec.value * seconds : 0;
+    double width = seconds;
+    if (m->view.x == TUI_X_EPOCH)
+        width = s->samples_per_epoch > 0 ? samples / (double)s->samples_per_epoch : 0;
+    else if (m->view.x == TUI_X_UPDATE)
+        width = s->global_batch > 0 ? samples / (double)s->global_batch : 0;
+    return width > 0 ? tui_axis_step(width, unit) : 0;
+}
+
+/* A window that follows the run moves in steps, not with every update: only what is new is drawn. */
+static void stand_still(const struct tui_model *m, struct tui_window *w)
+{
+    bool running = m->link_state == TUI_LINK_LIVE && m->view.span <= 0;
+    double width = fmax(w->x1 - w->x0, running ? least_width(m, w->x_unit) : 0);
+    if (!(width > 0))
+        return;
+    double step = tui_axis_step(width / 12, w->x_unit);
+    w->x1 = ceil((w->x0 + width) / step) * step;
+    if (!w->first)
+        return;
+    w->x0 = floor(w->x0 / step) * step;
+    while (w->first > 0 && tui_update_x(m, w->first - 1) >= w->x0) {
+        w->first--;
+        w->n++;
+    }
+    w->first_eval = eval_at(m, m->history->updates[w->first].samples);
+    w->n_evals = m->n_evals - w->first_eval;
+}
+
 void tui_window_make(const struct tui_model *m, struct tui_window *w)
 {
     static const char *const names[] = {"epoch", "update", ""};
@@ -84,11 +119,14 @@ void tui_window_make(const struct tui_model *m, struct tui_window *w)
     /* The run's first update ends after its samples; the axis starts where the run did. */
     if (!w->first && w->n > 1 && m->view.x != TUI_X_UPDATE)
         w->x0 = fmin(w->x0, 0);
+    if (m->view.end <= 0)
+        stand_still(m, w);
 }
 
 int tui_smooth_span(const struct tui_model *m, const struct tui_window *w)
 {
-    return m->view.smooth && w->n >= 100 ? w->n / 50 : 1;
+    /* A round number, so that the past is not smoothed anew with every update. */
+    return m->view.smooth && w->n >= 100 ? (int)tui_axis_step(w->n / 100.0, TUI_AXIS_COUNT) : 1;
 }
 
 /* Starts with points from before the window, so that scrolling does not bend the curve's start. */

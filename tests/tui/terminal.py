@@ -103,8 +103,11 @@ class Terminal:
 
     def console(self):
         """The console's own process, under its guard."""
-        self.wait(self.children, "the guard has a child")
-        return self.children()[0]
+        def found():
+            # A trainer that was started here is a session of its own.
+            return [p for p in self.children() if os.getsid(p) == self.pid]
+        self.wait(found, "the guard has a child")
+        return found()[0]
 
     def termios_now(self):
         return termios.tcgetattr(self.fd)

@@ -1,0 +1,286 @@
+"""A real session: keys in a terminal, a trainer behind them. live_test.py BSTUNE [TEST…]"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from terminal import Terminal, run, same_settings
+
+BSTUNE = os.path.abspath(sys.argv[1])
+# Some milliseconds an update.
+TINY = {
+    "model.width": 4, "data.format": "shapes", "data.image_size": 12, "data.train_count": 2560,
+    "data.eval_count": 64, "devices.threads": 1, "global_batch_size": 256, "max_epochs": 4000, "warmup_epochs": 50,
+    "eval_interval": "1ep", "checkpoint_interval": "never",
+}
+
+
+class Session:
+    """A folder with runs, a console that started one."""
+
+    def __init__(self, width=80, height=24, **more):
+        self.place = tempfile.mkdtemp(prefix="bst-tui-")
+        self.env = {"BSTUNE_SOCKET_DIR": self.place + "/s", "OMP_NUM_THREADS": "1"}
+        args = [BSTUNE, "run", "quickstart"]
+        for k, v in {**TINY, **more}.items():
+            args += ["--set", f"{k}={v}"]
+        self.dir = os.path.join(self.place, "runs", "quickstart-1")
+        self.t = self.terminal(args, width, height)
+        self.t.wait(lambda: "● training" in self.t.text(), "training")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.t.close()
+        pid = self.trainer()
+        if pid:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def terminal(self, args, width=80, height=24):
+        return Terminal(args, width, height, env=self.env, cwd=self.place)
+
+    def attach(self, *more):
+        t = self.terminal([BSTUNE, "attach", "quickstart-1", *more])
+        t.expect("quickstart-1")
+        return t
+
+    def ctl(self, *args):
+        return subprocess.run([BSTUNE, *args], cwd=self.place, env={**os.environ, **self.env},
+                              capture_output=True, encoding="utf-8", timeout=60)
+
+    def trainer(self):
+        try:
+            with open(self.dir + "/run.json", encoding="utf-8") as f:
+                return json.load(f)["pid"]
+        except FileNotFoundError:
+            return 0
+
+    def lines(self, file):
+        with open(f"{self.dir}/{file}", encoding="utf-8") as f:
+            return [json.loads(x) for x in f.read().split("\n")[:-1]]
+
+    def updates(self):
+        return [m for m in self.lines("metrics.jsonl") if m["type"] == "update"]
+
+    def goes_on(self):
+        n = self.updates()[-1]["update"]
+        end = time.monotonic() + 20
+        while self.updates()[-1]["update"] <= n + 2:
+            assert time.monotonic() < end, "the run has stopped"
+            time.sleep(0.02)
+
+
+def press(t, key, text):
+    """A key that arms, its proposal, and the moment in which y is not heard."""
+    t.send(key)
+    t.expect(text)
+    t.expect("y apply")
+    armed = time.monotonic()
+    t.wait(lambda: time.monotonic() - armed > 0.4, "0.4 s")
+
+
+def twenty_percent():
+    with Session() as s:
+        t = s.t
+        press(t, "+", "batch 256 → 307 (+20 %)")
+        assert not os.path.exists(s.dir + "/journal.jsonl") or not s.lines("journal.jsonl"), "a proposal is no change"
+        t.send("y")
+        t.expect("in force since update")
+        n = int(re.search(r"since update (\d+)", t.text()).group(1))
+        t.expect("batch 307")
+        s.goes_on()
+        used = {m["update"]: m for m in s.updates()}
+        batches = used[n - 1]["global_batch_size"], used[n]["global_batch_size"]
+        assert batches == (256, 307), f"{batches} at update {n}"
+        assert used[n]["samples"] - used[n - 1]["samples"] == 307
+        entry = s.lines("journal.jsonl")[0]
+        assert entry["update"] == n and entry["command"] == "batch +20%", f"{n}: {entry}"
+        assert entry["source"].startswith("console "), entry["source"]
+        rate = {c["key"]: (c["old"], c["new"]) for c in entry["changes"]}["learning_rate"]
+        assert abs(rate[1] - rate[0] * 307 / 256) < 1e-12
+        # And back, by the same road.
+        press(t, "z", "batch 307 → 256")
+        t.send("y")
+        t.expect("in force since update")
+        assert s.lines("journal.jsonl")[-1]["command"] == "undo"
+        s.goes_on()
+        assert s.updates()[-1]["global_batch_size"] == 256
+
+
+def several_presses_and_none():
+    with Session() as s:
+        t = s.t
+        press(t, "+++", "batch 256 → 442 (+73 %)")
+        t.send("---")
+        t.gone("y apply")
+        press(t, "-", "batch 256 → 205 (-20 %)")
+        t.send("\x1b")
+        t.gone("y apply")
+        press(t, "w", "warm-up 50 ep → 55 ep")
+        t.send("\x1b")
+        press(t, "]]", "rate 0.1 → 0.121")
+        t.send("y")
+        t.expect("rate 0.1 → 0.121 in force")
+        assert len(s.lines("journal.jsonl")) == 1
+
+
+def preset_as_one_change():
+    with Session(120, 40) as s:
+        t = s.t
+        t.send("p")
+        t.expect("a100x4-ddp-2048")
+        t.expect("fixed when a run starts")
+        t.expect("lr_scheduler")
+        t.send("\r")
+        t.expect("preset a100x4-ddp-2048:")
+        t.expect("y apply")
+        armed = time.monotonic()
+        t.wait(lambda: time.monotonic() - armed > 0.4, "0.4 s")
+        t.send("y")
+        t.expect("in force since update")
+        t.expect("batch 2048")
+        assert len(s.lines("journal.jsonl")) == 1
+
+
+def refused_with_the_sizes():
+    with Session(**{"devices.memory": "4MiB", "gradient_accumulation_steps": 1, "global_batch_size": 32}) as s:
+        t = s.t
+        t.send(":batch =4000\r")
+        t.expect("refused")
+        assert re.search(r"BST-\d+ .*refused", t.text()) and "MiB" in t.text().split("refused", 1)[1]
+        t.send("y")
+        t.settle()
+        assert s.updates()[-1]["global_batch_size"] == 32
+
+
+def checkpoint_and_eval():
+    with Session() as s:
+        s.t.send("c")
+        s.t.expect("checkpoint at update")
+        assert os.listdir(s.dir + "/checkpoints")
+        before = sum(m["type"] == "eval" for m in s.lines("metrics.jsonl"))
+        s.t.send("e")
+        s.t.wait(lambda: sum(m["type"] == "eval" for m in s.lines("metrics.jsonl")) > before, "an evaluation")
+
+
+def outlives_its_console():
+    with Session() as s:
+        os.kill(s.t.console(), signal.SIGKILL)
+        assert s.t.wait_end() == 128 + signal.SIGKILL
+        assert same_settings(s.t.before, s.t.termios_now())
+        s.goes_on()
+        t = s.attach()
+        t.expect("● training")
+        first = s.updates()[0]
+        assert first["update"] == 1
+        # The whole history, from the first epoch on.
+        t.wait(lambda: re.search(r"┤|\|", t.text()), "a chart")
+        os.close(t.fd)  # the terminal is closed
+        t.fd = -1
+        end = time.monotonic() + 20
+        while not t.ended():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        s.goes_on()
+        t = s.attach()
+        t.expect("● training")
+        t.send("q")
+        assert t.wait_end() == 0
+        assert b"goes on: bstune attach quickstart-1" in t.raw
+        s.goes_on()
+
+
+def two_consoles_one_driver():
+    with Session() as s:
+        other = s.attach()
+        other.expect("read-only:")
+        other.send("+")
+        other.expect("has the controls")
+        other.settle()
+        assert "y apply" not in other.text()
+        press(s.t, "+", "batch 256 → 307")
+        refused = s.ctl("ctl", "quickstart-1", "lr", "*0.5")
+        assert refused.returncode == 1, "a change while one is armed"
+        s.t.send("\x1b")
+        s.t.gone("y apply")
+        other.send(":take\r")
+        other.gone("read-only:")
+        s.t.expect("read-only:")
+        press(other, "+", "batch 256 → 307")
+        other.send("y")
+        other.expect("in force since update")
+        s.t.expect("batch 307")
+        watch = s.attach("--readonly")
+        watch.expect("read-only")
+        watch.send("+")
+        watch.expect("read-only: this console only looks")
+        watch.send("q")
+        watch.wait_end()
+        watch.close()
+        other.close()
+
+
+def trainer_dies():
+    with Session() as s:
+        s.t.expect("● training")
+        os.kill(s.trainer(), signal.SIGKILL)
+        s.t.expect("ended")
+        s.t.send("+")
+        s.t.expect("the run has ended")
+        assert "3 loss" in s.t.text(), "the last state is readable"
+        s.t.send("q")
+        s.t.wait_end()
+        assert b"quickstart-1" in s.t.raw[-400:]
+        t = s.attach()
+        t.expect("ended")
+        t.expect("3 loss")
+        t.expect("batch 256")
+        t.send("q")
+        assert t.wait_end() == 0
+        t.close()
+
+
+def stops_after_asking():
+    with Session() as s:
+        s.t.send("Q")
+        s.t.expect("Stop the run?")
+        asked = time.monotonic()
+        s.t.wait(lambda: time.monotonic() - asked > 0.4, "0.4 s")
+        s.t.send("y")
+        s.t.expect("ended")
+        assert os.listdir(s.dir + "/checkpoints"), "no checkpoint"
+        s.t.send("q")
+        s.t.wait_end()
+        assert b"has ended" in s.t.raw
+
+
+def a_finished_run():
+    with Session(**{"max_epochs": 3}) as s:
+        s.t.expect("done")
+        s.t.send("q")
+        assert s.t.wait_end() == 0
+
+
+def idle_bytes():
+    """At most 1 kB/s at 80×24 while a real run is watched for six seconds."""
+    with Session(**{"data.train_count": 60000, "model.width": 8}) as s:
+        s.t.settle(0.1)
+        start, begin = len(s.t.raw), time.monotonic()
+        s.t.wait(lambda: time.monotonic() - begin > 6, "six seconds")
+        rate = (len(s.t.raw) - start) / (time.monotonic() - begin)
+        print(f"      {rate:.0f} bytes/s")
+        assert rate <= 1024
+
+
+run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
+     outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run, idle_bytes])
