@@ -1,6 +1,7 @@
 /* Reading a preset: defaults, the file, then --set, then the checks; every error is gathered. */
 #include "core/run/preset.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,19 +21,28 @@ void bst_preset_errors_fini(struct bst_preset_errors *e)
     e->n = 0;
 }
 
-void bst_preset_default(struct bst_preset *p)
+/* Read once from params.def's own words, the same way as a file's. */
+static struct bst_preset defaults;
+static pthread_once_t defaults_once = PTHREAD_ONCE_INIT;
+
+static void read_defaults(void)
 {
     struct bst_complaints none = {0};
-    memset(p, 0, sizeof *p);
     for (int i = 0; i < BST_N_PARAMS; i++) {
         const struct bst_param_info *m = bst_param_at((enum bst_param_id)i);
         struct bst_yaml *root = NULL;
         if (!*m->initial)
             continue;
         BST_ASSERT(bst_yaml_read(m->initial, strlen(m->initial), 0, &root, &none) && root);
-        BST_ASSERT(bst_param_read(p, (enum bst_param_id)i, root, &none));
+        BST_ASSERT(bst_param_read(&defaults, (enum bst_param_id)i, root, &none));
         bst_yaml_free(root);
     }
+}
+
+void bst_preset_default(struct bst_preset *p)
+{
+    pthread_once(&defaults_once, read_defaults);
+    *p = defaults;
 }
 
 bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id)

@@ -14,7 +14,7 @@ train() {
     if ! "$bstune" run "$name" --headless --run-dir "$dir/$name" --set data.format=shapes --set data.path= \
         --set data.image_size=32 --set data.train_count=96 --set data.eval_count=16 --set model.width=8 \
         --set model.classes=10 --set model.in_channels=3 --set global_batch_size="$batch" \
-        --set warmup_ratio=0.1 --set max_steps=1 "$@" >"$dir/out" 2>&1; then
+        --set warmup_epochs=0 --set max_steps=1 "$@" >"$dir/out" 2>&1; then
         echo "$name: did not train"
         tail -n 5 "$dir/out"
         bad=1
