@@ -227,6 +227,10 @@ BST_MUST_USE enum bst_err bst_preset_check_net(const struct bst_preset *p,
                                                const struct bst_net_table *nets, const char *label,
                                                struct bst_preset_errors *errs);
 
+/* Whether a run can be started from it as it is: BST_E_PARSE when init is `required`. */
+BST_MUST_USE enum bst_err bst_preset_check_start(const struct bst_preset *p, const char *label,
+                                                 struct bst_preset_errors *errs);
+
 struct bst_preset_entry {
     char id[BST_PRESET_ID];
     char name[BST_PRESET_LABEL];

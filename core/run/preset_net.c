@@ -1,4 +1,4 @@
-/* What only the net itself shows of a preset. */
+/* What only the net itself, or a start, shows of a preset. */
 #include "core/run/preset.h"
 
 #include <fnmatch.h>
@@ -76,4 +76,16 @@ enum bst_err bst_preset_check_net(const struct bst_preset *p, const struct bst_n
     bst_sb_fini(&text);
     return n ? bst_fail(BST_E_PARSE, "%.*s", (int)strcspn(errs->text.data, "\n"), errs->text.data)
              : BST_OK;
+}
+
+enum bst_err bst_preset_check_start(const struct bst_preset *p, const char *label,
+                                    struct bst_preset_errors *errs)
+{
+    static const char why[] = "init: this preset starts from pretrained weights; give them with "
+                              "--init FILE";
+    if (strcmp(p->init, "required") != 0)
+        return BST_OK;
+    bst_sb_addf(&errs->text, "%s: error: %s\n", label, why);
+    errs->n++;
+    return bst_fail(BST_E_PARSE, "%s: error: %s", label, why);
 }

@@ -45,8 +45,18 @@ train accumulate8-1024 64 '"global_batch_size":64,"micro_batch_size":8,"gradient
 train resnet50-256 8 "\"global_batch_size\":8,$one"
 train resnet50-384 12 '"global_batch_size":12,"micro_batch_size":12,"gradient_accumulation_steps":1'
 train resnet50-1024-layerwise 8 "\"global_batch_size\":8,$one"
-train finetune-last 8 "\"global_batch_size\":8,$one"
-train finetune-tail 8 "\"global_batch_size\":8,$one"
+
+# What the reference left is what fine-tuning starts from, with five classes instead of ten.
+weights=$dir/resnet50-256/weights.safetensors
+train finetune-last 8 "\"global_batch_size\":8,$one" --init "$weights" --set model.classes=5
+train finetune-tail 8 "\"global_batch_size\":8,$one" --init "$weights" --set model.classes=5
+"$bstune" run finetune-last --headless --run-dir "$dir/none" >"$dir/out" 2>&1
+code=$?
+want='finetune-last: error: init: this preset starts from pretrained weights; give them with --init FILE'
+if [ $code != 2 ] || [ "$(cat "$dir/out")" != "$want" ]; then
+    echo "finetune-last without --init: exit $code, $(cat "$dir/out")"
+    bad=1
+fi
 
 # All of them, so that a new one is not forgotten here.
 n=$(find "$(dirname "$0")/../../presets" -name '*.yaml' | wc -l)
