@@ -1,15 +1,12 @@
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
 #include "core/base/io.h"
-#include "tui/app.h"
+#include "tui/actions.h"
 #include "tui/armed.h"
-#include "tui/pane.h"
-#include "tui/series.h"
 
-enum { SETTINGS_CAP = 256 * 1024, PAGE = 2 /* scroll_list: a page, not a line */ };
+enum { SETTINGS_CAP = 256 * 1024 };
 
 static unsigned press_batch(struct tui_app *app, int arg)
 {
@@ -152,180 +149,6 @@ static unsigned open_prompt(struct tui_app *app, int arg)
     return TUI_DO_DRAW;
 }
 
-static void keep_focus(struct tui_view *v)
-{
-    for (int i = 0; i < TUI_N_PANES && !(v->shown & 1u << v->focus); i++)
-        v->focus = (v->focus + 1) % TUI_N_PANES;
-}
-
-static unsigned toggle_pane(struct tui_app *app, int arg)
-{
-    struct tui_view *v = &app->model.view;
-    unsigned bit = 1u << arg;
-    /* Where a pane is hidden for want of room, its number brings it. */
-    bool seen = app->model.layout.pane[arg].w > 0;
-    if (v->maximised || (!seen && v->shown & bit)) {
-        v->focus = arg;
-        v->shown |= bit;
-        return TUI_DO_DRAW;
-    }
-    if (v->shown == bit)
-        tui_say(&app->model, TUI_DIM, "the last pane stays; 0 shows all");
-    else
-        v->shown ^= bit;
-    if (v->shown & bit)
-        v->focus = arg;
-    keep_focus(v);
-    return TUI_DO_DRAW;
-}
-
-static unsigned reset_panes(struct tui_app *app, int arg)
-{
-    struct tui_view *v = &app->model.view;
-    (void)arg;
-    v->shown = (1u << TUI_N_PANES) - 1;
-    v->maximised = v->layers = false;
-    v->focus = TUI_PANE_LOSS;
-    v->span = v->end = 0;
-    memset(v->scroll, 0, sizeof v->scroll);
-    return TUI_DO_DRAW;
-}
-
-static unsigned move_focus(struct tui_app *app, int arg)
-{
-    struct tui_view *v = &app->model.view;
-    for (int i = 0; i < TUI_N_PANES; i++) {
-        v->focus = (v->focus + arg + TUI_N_PANES) % TUI_N_PANES;
-        if (v->shown & 1u << v->focus)
-            break;
-    }
-    return TUI_DO_DRAW;
-}
-
-static unsigned maximise(struct tui_app *app, int arg)
-{
-    (void)arg;
-    app->model.view.maximised = !app->model.view.maximised;
-    return TUI_DO_DRAW;
-}
-
-static unsigned freeze(struct tui_app *app, int arg)
-{
-    (void)arg;
-    app->model.view.frozen = !app->model.view.frozen;
-    tui_model_follow(&app->model, app->link);
-    return TUI_DO_DRAW;
-}
-
-static unsigned toggle_layers(struct tui_app *app, int arg)
-{
-    (void)arg;
-    app->model.view.layers = !app->model.view.layers;
-    app->model.view.focus = TUI_PANE_GRADIENT;
-    app->model.view.shown |= 1u << TUI_PANE_GRADIENT;
-    return TUI_DO_DRAW | TUI_DO_REFRESH;
-}
-
-static void run_ends(const struct tui_model *m, double *first, double *last)
-{
-    *first = m->n_updates ? m->history->updates[0].samples : 0;
-    *last = m->n_updates ? m->history->updates[m->n_updates - 1].samples : 0;
-}
-
-static unsigned scroll_time(struct tui_app *app, int arg)
-{
-    struct tui_model *m = &app->model;
-    double first, last, from, to;
-    run_ends(m, &first, &last);
-    if (m->view.span <= 0) {
-        tui_say(m, TUI_DIM, "the whole run is in view; } zooms in");
-        return TUI_DO_DRAW;
-    }
-    tui_window_samples(m, &from, &to);
-    to += arg * m->view.span / 4;
-    to = fmax(to, first + m->view.span);
-    m->view.end = to >= last ? 0 : to;
-    return TUI_DO_DRAW;
-}
-
-static unsigned to_end(struct tui_app *app, int arg)
-{
-    struct tui_model *m = &app->model;
-    double first, last;
-    run_ends(m, &first, &last);
-    m->view.end = arg > 0 || m->view.span <= 0 ? 0 : fmin(last, first + m->view.span);
-    m->view.scroll[m->view.focus] = arg > 0 ? 0 : 1000000;
-    return TUI_DO_DRAW;
-}
-
-static unsigned zoom(struct tui_app *app, int arg)
-{
-    struct tui_model *m = &app->model;
-    double first, last, from, to;
-    run_ends(m, &first, &last);
-    tui_window_samples(m, &from, &to);
-    double span = m->view.span > 0 ? m->view.span : last - first;
-    span = arg > 0 ? span / 2 : span * 2;
-    /* Eight updates are the least that makes a curve. */
-    double least = 8.0 * (double)(m->status.global_batch > 0 ? m->status.global_batch : 1);
-    if (arg > 0 && span < least)
-        return 0;
-    m->view.span = span;
-    if (span >= last - first)
-        m->view.span = m->view.end = 0;
-    return TUI_DO_DRAW;
-}
-
-static unsigned toggle_log(struct tui_app *app, int arg)
-{
-    (void)arg;
-    app->model.view.log ^= 1u << app->model.view.focus;
-    return TUI_DO_DRAW;
-}
-
-static unsigned next_axis(struct tui_app *app, int arg)
-{
-    (void)arg;
-    app->model.view.x = (enum tui_x)((app->model.view.x + 1) % TUI_N_X);
-    return TUI_DO_DRAW;
-}
-
-static unsigned toggle_autoscale(struct tui_app *app, int arg)
-{
-    (void)arg;
-    struct tui_view *v = &app->model.view;
-    v->autoscale = !v->autoscale;
-    tui_say(&app->model, TUI_DIM, v->autoscale ? "scaled to the window" : "scaled to the whole run");
-    return TUI_DO_DRAW;
-}
-
-static unsigned toggle_smooth(struct tui_app *app, int arg)
-{
-    (void)arg;
-    struct tui_view *v = &app->model.view;
-    v->smooth = !v->smooth;
-    tui_say(&app->model, TUI_DIM, v->smooth ? "curves smoothed" : "each value shown");
-    return TUI_DO_DRAW;
-}
-
-static unsigned scroll_list(struct tui_app *app, int arg)
-{
-    struct tui_model *m = &app->model;
-    int pane = m->view.focus, rows = m->layout.inner[pane].h;
-    if (!tui_panes[pane]->lines)
-        return 0;
-    /* Events grow downwards and are counted from the newest; the others from the top. */
-    bool page = arg == PAGE || arg == -PAGE;
-    int step = (arg > 0) == (pane != TUI_PANE_EVENTS) ? 1 : -1;
-    step *= page && rows > 1 ? rows - 1 : 1;
-    int most = tui_panes[pane]->lines(m) - (rows > 1 ? rows : 1);
-    int to = m->view.scroll[pane] > most ? most : m->view.scroll[pane];
-    to += step;
-    to = to > most ? most : to;
-    m->view.scroll[pane] = to < 0 ? 0 : to;
-    return TUI_DO_DRAW;
-}
-
 static unsigned save(struct tui_app *app, int arg)
 {
     (void)arg;
@@ -359,33 +182,33 @@ static const struct {
     [TUI_REQ_STOP] = {open_stop, 0},
     [TUI_REQ_PROMPT] = {open_prompt, ':'},
     [TUI_REQ_SHOW_PRESET] = {open_settings, 0},
-    [TUI_REQ_PANE_1] = {toggle_pane, 0},
-    [TUI_REQ_PANE_2] = {toggle_pane, 1},
-    [TUI_REQ_PANE_3] = {toggle_pane, 2},
-    [TUI_REQ_PANE_4] = {toggle_pane, 3},
-    [TUI_REQ_PANE_5] = {toggle_pane, 4},
-    [TUI_REQ_PANE_6] = {toggle_pane, 5},
-    [TUI_REQ_PANE_RESET] = {reset_panes, 0},
-    [TUI_REQ_PANE_NEXT] = {move_focus, 1},
-    [TUI_REQ_PANE_PREVIOUS] = {move_focus, -1},
-    [TUI_REQ_MAXIMISE] = {maximise, 0},
-    [TUI_REQ_FREEZE] = {freeze, 0},
-    [TUI_REQ_GRADIENT] = {toggle_layers, 0},
+    [TUI_REQ_PANE_1] = {tui_do_toggle_pane, 0},
+    [TUI_REQ_PANE_2] = {tui_do_toggle_pane, 1},
+    [TUI_REQ_PANE_3] = {tui_do_toggle_pane, 2},
+    [TUI_REQ_PANE_4] = {tui_do_toggle_pane, 3},
+    [TUI_REQ_PANE_5] = {tui_do_toggle_pane, 4},
+    [TUI_REQ_PANE_6] = {tui_do_toggle_pane, 5},
+    [TUI_REQ_PANE_RESET] = {tui_do_reset_panes, 0},
+    [TUI_REQ_PANE_NEXT] = {tui_do_move_focus, 1},
+    [TUI_REQ_PANE_PREVIOUS] = {tui_do_move_focus, -1},
+    [TUI_REQ_MAXIMISE] = {tui_do_maximise, 0},
+    [TUI_REQ_FREEZE] = {tui_do_freeze, 0},
+    [TUI_REQ_GRADIENT] = {tui_do_toggle_layers, 0},
     [TUI_REQ_FILTER] = {open_prompt, '/'},
-    [TUI_REQ_LEFT] = {scroll_time, -1},
-    [TUI_REQ_RIGHT] = {scroll_time, 1},
-    [TUI_REQ_OLDEST] = {to_end, -1},
-    [TUI_REQ_LIVE] = {to_end, 1},
-    [TUI_REQ_ZOOM_OUT] = {zoom, -1},
-    [TUI_REQ_ZOOM_IN] = {zoom, 1},
-    [TUI_REQ_LOG] = {toggle_log, 0},
-    [TUI_REQ_XAXIS] = {next_axis, 0},
-    [TUI_REQ_AUTOSCALE] = {toggle_autoscale, 0},
-    [TUI_REQ_SMOOTH] = {toggle_smooth, 0},
-    [TUI_REQ_UP] = {scroll_list, -1},
-    [TUI_REQ_DOWN] = {scroll_list, 1},
-    [TUI_REQ_PAGE_UP] = {scroll_list, -PAGE},
-    [TUI_REQ_PAGE_DOWN] = {scroll_list, PAGE},
+    [TUI_REQ_LEFT] = {tui_do_scroll_time, -1},
+    [TUI_REQ_RIGHT] = {tui_do_scroll_time, 1},
+    [TUI_REQ_OLDEST] = {tui_do_to_end, -1},
+    [TUI_REQ_LIVE] = {tui_do_to_end, 1},
+    [TUI_REQ_ZOOM_OUT] = {tui_do_zoom, -1},
+    [TUI_REQ_ZOOM_IN] = {tui_do_zoom, 1},
+    [TUI_REQ_LOG] = {tui_do_toggle_log, 0},
+    [TUI_REQ_XAXIS] = {tui_do_next_axis, 0},
+    [TUI_REQ_AUTOSCALE] = {tui_do_toggle_autoscale, 0},
+    [TUI_REQ_SMOOTH] = {tui_do_toggle_smooth, 0},
+    [TUI_REQ_UP] = {tui_do_scroll_list, -1},
+    [TUI_REQ_DOWN] = {tui_do_scroll_list, 1},
+    [TUI_REQ_PAGE_UP] = {tui_do_scroll_list, -TUI_PAGE},
+    [TUI_REQ_PAGE_DOWN] = {tui_do_scroll_list, TUI_PAGE},
     [TUI_REQ_HELP] = {open_help, 0},
     [TUI_REQ_SAVE] = {save, 0},
     [TUI_REQ_REDRAW] = {todo, TUI_DO_CLEAR | TUI_DO_DRAW},

@@ -265,7 +265,7 @@ def stops_after_asking():
 
 
 def a_finished_run():
-    with Session(**{"max_epochs": 60}) as s:
+    with Session(**{"max_epochs": 20, "warmup_epochs": 1}) as s:
         s.t.expect("done")
         s.t.send("q")
         assert s.t.wait_end() == 0
