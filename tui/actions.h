@@ -1,5 +1,5 @@
-/* What keys do to the view: which panes, which part of the run, which scale. Each gets its row's argument
- * from the table in tui/actions.c and returns what must be done (TUI_DO_…). One thread. */
+/* What keys do to the view: which panes, which part of the run, which scale. Each gets its row's
+ * argument from the table in tui/actions.c and returns what must be done (TUI_DO_…). One thread. */
 #ifndef TUI_ACTIONS_H
 #define TUI_ACTIONS_H
 

@@ -149,7 +149,8 @@ unsigned tui_do_toggle_autoscale(struct tui_app *app, int arg)
     (void)arg;
     struct tui_view *v = &app->model.view;
     v->autoscale = !v->autoscale;
-    tui_say(&app->model, TUI_DIM, v->autoscale ? "scaled to the window" : "scaled to the whole run");
+    tui_say(&app->model, TUI_DIM,
+            v->autoscale ? "scaled to the window" : "scaled to the whole run");
     return TUI_DO_DRAW;
 }
 

@@ -1,5 +1,5 @@
-/* The console without its terminal: keys in, frames out. Both the real screen and a test's script drive
- * it. Owned by its driver; one thread. */
+/* The console without its terminal: keys in, frames out. Both the real screen and a test's script
+ * drive it. Owned by its driver; one thread. */
 #ifndef TUI_APP_H
 #define TUI_APP_H
 
@@ -33,8 +33,8 @@ void tui_app_init(struct tui_app *app, const struct tui_console_cfg *cfg, struct
 void tui_app_fini(struct tui_app *app); /* drops what is armed, gives the lease back */
 unsigned tui_app_key(struct tui_app *app, int key);
 unsigned tui_app_mouse(struct tui_app *app, int x, int y, int button); /* 1; 4, 5: the wheel */
-unsigned tui_app_events(struct tui_app *app); /* everything the link has */
-unsigned tui_app_tick(struct tui_app *app);   /* time has passed */
+unsigned tui_app_events(struct tui_app *app);                          /* everything the link has */
+unsigned tui_app_tick(struct tui_app *app);                            /* time has passed */
 void tui_app_draw(struct tui_app *app);
 /* Seconds until something on the screen changes by time alone; negative: nothing does. */
 double tui_app_next(const struct tui_app *app);

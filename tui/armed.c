@@ -135,8 +135,10 @@ bool tui_armed_tick(struct tui_model *m, struct tui_link *link)
     if (m->link_state != TUI_LINK_LIVE) {
         bool sent = a->state == TUI_ARMED_APPLYING;
         a->state = TUI_ARMED_NONE;
-        tui_say(m, TUI_BAD, sent ? "the trainer went away while %s was being applied; see events"
-                                 : "%s dropped: the trainer does not answer", a->text);
+        tui_say(m, TUI_BAD,
+                sent ? "the trainer went away while %s was being applied; see events"
+                     : "%s dropped: the trainer does not answer",
+                a->text);
         return true;
     }
     if (a->state == TUI_ARMED_APPLYING || tui_armed_left(m) > 0)

@@ -1,12 +1,13 @@
-/* A change on its way: armed by a key or a typed command, worked out by the trainer as a dry run, applied
- * by y, dropped by Esc or by itself. Never acts on a proposal that the person has not had time to see. */
+/* A change on its way: armed by a key or a typed command, worked out by the trainer as a dry run,
+ * applied by y, dropped by Esc or by itself. Never acts on a proposal that the person has not had
+ * time to see. */
 #ifndef TUI_ARMED_H
 #define TUI_ARMED_H
 
 #include "tui/model.h"
 
-#define TUI_ARMED_LIFE 10.0  /* seconds until an armed change drops by itself */
-#define TUI_ARMED_DEAF 0.3   /* seconds after arming in which y is not heard */
+#define TUI_ARMED_LIFE 10.0 /* seconds until an armed change drops by itself */
+#define TUI_ARMED_DEAF 0.3  /* seconds after arming in which y is not heard */
 
 /* One press of a key that adds up; direction +1 or -1. Net 0 drops the change. */
 void tui_armed_press(struct tui_model *m, struct tui_link *link, enum tui_armed_kind kind,

@@ -9,9 +9,9 @@
 
 static const double round_steps[] = {1, 2, 5, 10};
 /* Seconds that people count in. */
-static const double time_steps[] = {1,    2,    5,     10,    15,    30,    60,     120,
-                                    300,  600,  900,   1800,  3600,  7200,  14400,  21600,
-                                    43200, 86400, 172800, 604800};
+static const double time_steps[] = {1,     2,     5,     10,    15,     30,    60,
+                                    120,   300,   600,   900,   1800,   3600,  7200,
+                                    14400, 21600, 43200, 86400, 172800, 604800};
 
 double tui_axis_step(double rough, enum tui_axis_unit unit)
 {

@@ -21,7 +21,8 @@ struct tui_axis {
  * when log. At most `most` ticks at round values. */
 void tui_axis_make(struct tui_axis *a, double lo, double hi, bool log, enum tui_axis_unit unit,
                    int most);
-/* The least of 1, 2, 5 × 10^n that is not below `rough`; ≥ 1 for counts, a step of clocks for times. */
+/* The least of 1, 2, 5 × 10^n that is not below `rough`; ≥ 1 for counts, a step of clocks for
+ * times. */
 double tui_axis_step(double rough, enum tui_axis_unit unit);
 /* 0 at lo, 1 at hi; NaN for NaN. A value ≤ 0 on a log axis is at -1. */
 double tui_axis_at(const struct tui_axis *a, double v);

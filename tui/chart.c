@@ -30,8 +30,8 @@ bool tui_chart_range(const struct tui_chart *c, double *lo, double *hi)
     return *lo <= *hi;
 }
 
-/* To round values outside: a scale that stands still while the curve grows, which is easier on the eye
- * and on a slow line, and a maximum just under a round value still gets its label. */
+/* To round values outside: a scale that stands still while the curve grows, which is easier on the
+ * eye and on a slow line, and a maximum just under a round value still gets its label. */
 static void round_range(bool log, double *lo, double *hi)
 {
     if (log) {
@@ -155,7 +155,8 @@ void tui_chart_draw(const struct tui_chart *c, struct tui_area a)
     bool any = find_range(c, &lo, &hi);
     bool x_labels = a.h >= 4, y_labels = a.w >= 24 && a.h >= 2;
     int rows = a.h - x_labels;
-    tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit, (rows < 16 ? rows / 2 : rows / 3) + 1);
+    tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit,
+                  (rows < 16 ? rows / 2 : rows / 3) + 1);
     int from = y_labels ? widest(&y) + 1 : 0;
     tui_axis_make(&x, c->x0, c->x1, false, c->x_unit, (a.w - from) / 9 + 1);
     struct tui_area plot = tui_area_sub(a, from, 0, a.w - from, rows);
@@ -166,7 +167,8 @@ void tui_chart_draw(const struct tui_chart *c, struct tui_area a)
     if (any)
         draw_plot(c, plot, &x, &y);
     else if (c->empty)
-        tui_put_cut(a, (a.w - tui_columns(a.f, c->empty)) / 2 > 0
-                           ? (a.w - tui_columns(a.f, c->empty)) / 2 : 0,
-                    a.h / 2, a.w, TUI_DIM, c->empty);
+        tui_put_cut(
+            a,
+            (a.w - tui_columns(a.f, c->empty)) / 2 > 0 ? (a.w - tui_columns(a.f, c->empty)) / 2 : 0,
+            a.h / 2, a.w, TUI_DIM, c->empty);
 }

@@ -1,5 +1,5 @@
-/* A chart in an area: axes with readable labels, lines, marks, gaps. Draws from callbacks, so that a
- * run of a million updates needs no copy. No terminal. */
+/* A chart in an area: axes with readable labels, lines, marks, gaps. Draws from callbacks, so that
+ * a run of a million updates needs no copy. No terminal. */
 #ifndef TUI_CHART_H
 #define TUI_CHART_H
 
@@ -15,9 +15,9 @@ struct tui_series {
     void *arg;
     int n;
     enum tui_style style;
-    int every;         /* 1 a line; 2, 3 dotted */
-    wchar_t mark;      /* drawn at each point instead of a line; 0: a line */
-    bool show_gaps;    /* a `!` on the axis where y was not finite */
+    int every;      /* 1 a line; 2, 3 dotted */
+    wchar_t mark;   /* drawn at each point instead of a line; 0: a line */
+    bool show_gaps; /* a `!` on the axis where y was not finite */
 };
 
 struct tui_chart_line {
@@ -38,15 +38,16 @@ struct tui_chart {
     enum tui_axis_unit x_unit;
     const char *x_name; /* after the last label: "epoch" */
     bool log;
-    bool from_zero;     /* a linear axis starts at 0 */
+    bool from_zero;      /* a linear axis starts at 0 */
     bool levels_in_view; /* the level lines are kept within the range */
-    double y0, y1;      /* the range; both 0: what the points need */
+    double y0, y1;       /* the range; both 0: what the points need */
     enum tui_axis_unit y_unit;
-    const char *empty;  /* said when there is no finite point */
+    const char *empty; /* said when there is no finite point */
 };
 
 void tui_chart_draw(const struct tui_chart *c, struct tui_area a);
-/* Least and greatest finite y (above 0 when log) of all points within x0 … x1; false if there are none. */
+/* Least and greatest finite y (above 0 when log) of all points within x0 … x1; false if there are
+ * none. */
 bool tui_chart_range(const struct tui_chart *c, double *lo, double *hi);
 
 #endif

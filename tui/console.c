@@ -25,12 +25,12 @@
 
 struct loop {
     struct tui_app *app;
-    int signals;       /* signalfd */
-    double refresh;    /* seconds between questions to the trainer */
+    int signals;    /* signalfd */
+    double refresh; /* seconds between questions to the trainer */
     double asked;
     unsigned todo;
-    int frames;        /* drawn so far */
-    int ended_by;      /* signal; 0: none */
+    int frames;   /* drawn so far */
+    int ended_by; /* signal; 0: none */
     bool leaving;
 };
 

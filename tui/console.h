@@ -1,6 +1,6 @@
 /* The console: live panes over a run. It owns the terminal from tui_console() to its return, and
- * nothing else: the run goes on whatever happens here. Call it before any thread is started, since a
- * small parent process is made that restores the terminal however the console ends. */
+ * nothing else: the run goes on whatever happens here. Call it before any thread is started, since
+ * a small parent process is made that restores the terminal however the console ends. */
 #ifndef TUI_CONSOLE_H
 #define TUI_CONSOLE_H
 
@@ -23,19 +23,19 @@ struct tui_console_cfg {
     bool ascii;           /* --ascii, -U: no character above 126 */
     enum tui_color color; /* --color=auto|always|never; auto heeds NO_COLOR and TERM */
     enum tui_symbols symbols; /* --symbols=braille|block|ascii; auto: block on the Linux console */
-    double refresh;       /* --refresh SECONDS between frames, 0.25 to 60; 0: 1 */
-    bool mouse;           /* --mouse; off by default so that the terminal's own selection works */
-    bool no_bell;         /* --bell=off */
-    const char *script;   /* --script FILE: keys instead of a keyboard; see tui/script.h */
-    int frames;           /* --frames N: leave after N frames; 0: no limit */
-    const char *fake_time; /* BSTUNE_FAKE_TIME: a frozen clock in seconds since 1970, NULL: the real one */
+    double refresh;           /* --refresh SECONDS between frames, 0.25 to 60; 0: 1 */
+    bool mouse;         /* --mouse; off by default so that the terminal's own selection works */
+    bool no_bell;       /* --bell=off */
+    const char *script; /* --script FILE: keys instead of a keyboard; see tui/script.h */
+    int frames;         /* --frames N: leave after N frames; 0: no limit */
+    const char *fake_time; /* BSTUNE_FAKE_TIME: a clock that stands, s since 1970; NULL: none */
     const struct tui_preset *presets;
     int n_presets;
 };
 
-/* Draws until the person leaves. Returns the exit code: 0 left; 1 the terminal or the run's files failed;
- * 128+n ended by signal n. Without a terminal that can be drawn on (TERM=dumb, a pipe) it writes a
- * line every few seconds instead, until the run ends. */
+/* Draws until the person leaves. Returns the exit code: 0 left; 1 the terminal or the run's files
+ * failed; 128+n ended by signal n. Without a terminal that can be drawn on (TERM=dumb, a pipe) it
+ * writes a line every few seconds instead, until the run ends. */
 int tui_console(const struct tui_console_cfg *cfg);
 
 /* Puts the terminal back the way it was, if a console holds it; for bst_panic_hook. */

@@ -10,7 +10,7 @@ static int draw_about(const struct tui_preset *p, struct tui_area a)
     tui_put_cut(a, 0, y++, a.w, TUI_STRONG, p->title && p->title[0] ? p->title : p->name);
     if (p->about && p->about[0])
         y = tui_put_wrapped(tui_area_sub(a, 0, 0, a.w, a.h / 2 > 3 ? a.h / 2 : a.h), y, TUI_DIM,
-                        p->about);
+                            p->about);
     return y + 1;
 }
 
@@ -19,7 +19,8 @@ static void draw_diff(const struct tui_preset_answer *p, struct tui_area a, int 
     const struct bst_reply *r = &p->reply;
     char memory[2 * TUI_NUM];
     if (!p->asked || !p->come) {
-        tui_put(a, 0, y, TUI_DIM, p->asked ? "asking the trainer …" : "the trainer does not answer");
+        tui_put(a, 0, y, TUI_DIM,
+                p->asked ? "asking the trainer …" : "the trainer does not answer");
         return;
     }
     if (!r->ok) {
@@ -50,8 +51,8 @@ static void draw_diff(const struct tui_preset_answer *p, struct tui_area a, int 
 
 void tui_picker_draw(const struct tui_model *m, struct tui_area a)
 {
-    struct tui_area in = tui_dialog(a, 110, a.h > 30 ? 30 : a.h,
-                                    " Presets: Enter arms its live keys, Esc closes ");
+    struct tui_area in =
+        tui_dialog(a, 110, a.h > 30 ? 30 : a.h, " Presets: Enter arms its live keys, Esc closes ");
     int select = m->view.overlay_select, list = in.w >= 90 ? 28 : in.w >= 70 ? 24 : in.w;
     int rows = list == in.w ? (in.h + 1) / 2 : in.h;
     int first = select >= rows ? select - rows + 1 : 0;
@@ -98,7 +99,8 @@ void tui_stop_draw(const struct tui_model *m, struct tui_area a)
     struct tui_area in = tui_dialog(a, 64, 8, " Stop the run? ");
     int y = in.h > 4;
     char text[260];
-    snprintf(text, sizeof text, "%s ends. The update it is in is dropped, a checkpoint of the last "
+    snprintf(text, sizeof text,
+             "%s ends. The update it is in is dropped, a checkpoint of the last "
              "whole one is saved, and the run can be resumed from there.",
              m->status.run[0] ? m->status.run : "The run");
     if (in.h > 2)

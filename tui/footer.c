@@ -171,9 +171,10 @@ static void put_pairs(struct tui_area a, const char *const (*pair)[2], int n)
 
 static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
 {
-    static const char *const read[][2] = {{"Esc", "close"}, {"Up Down", "line"}, {"Space", "page"},
-                                          {"Home End", "first, last"}};
-    static const char *const pick[][2] = {{"Esc", "close"}, {"Enter", "arm"}, {"Up Down", "select"}};
+    static const char *const read[][2] = {
+        {"Esc", "close"}, {"Up Down", "line"}, {"Space", "page"}, {"Home End", "first, last"}};
+    static const char *const pick[][2] = {
+        {"Esc", "close"}, {"Enter", "arm"}, {"Up Down", "select"}};
     static const char *const stop[][2] = {{"y", "stop"}, {"Esc", "cancel"}};
     if (m->view.overlay == TUI_OVERLAY_STOP)
         put_pairs(a, stop, 2);

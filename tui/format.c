@@ -143,12 +143,12 @@ void tui_span(struct bst_metric seconds, char out[TUI_NUM])
 const char *tui_short_name(const char *key)
 {
     static const char *const names[][2] = {
-        {"global_batch_size", "batch"},     {"learning_rate", "rate"},
-        {"micro_batch_size", "micro"},      {"gradient_accumulation_steps", "accumulate"},
-        {"warmup_epochs", "warm-up"},       {"warmup_steps", "warm-up"},
-        {"warmup_ratio", "warm-up"},        {"warmup", "warm-up"},
-               {"warmup_samples", "warm-up"},
-        {"lr_scheduler", "decay"},          {"max_grad_norm", "clip"},
+        {"global_batch_size", "batch"}, {"learning_rate", "rate"},
+        {"micro_batch_size", "micro"},  {"gradient_accumulation_steps", "accumulate"},
+        {"warmup_epochs", "warm-up"},   {"warmup_steps", "warm-up"},
+        {"warmup_ratio", "warm-up"},    {"warmup", "warm-up"},
+        {"warmup_samples", "warm-up"},  {"lr_scheduler", "decay"},
+        {"max_grad_norm", "clip"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strcmp(names[i][0], key))

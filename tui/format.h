@@ -1,5 +1,5 @@
-/* Numbers as people read them: few digits, a unit, n/a where nothing was measured. Locale-proof: '.'
- * whatever LC_NUMERIC is, since the console sets LC_CTYPE only. Pure. */
+/* Numbers as people read them: few digits, a unit, n/a where nothing was measured. Locale-proof:
+ * '.' whatever LC_NUMERIC is, since the console sets LC_CTYPE only. Pure. */
 #ifndef TUI_FORMAT_H
 #define TUI_FORMAT_H
 
@@ -9,7 +9,8 @@
 
 enum { TUI_NUM = 32 };
 
-/* `digits` significant digits, no exponent between 1e-4 and 1e6: "0.4123", "12.3", "1.2e-05", "nan". */
+/* `digits` significant digits, no exponent between 1e-4 and 1e6: "0.4123", "12.3", "1.2e-05",
+ * "nan". */
 void tui_num(double v, int digits, char out[TUI_NUM]);
 void tui_metric(struct bst_metric m, int digits, char out[TUI_NUM]); /* n/a when not valid */
 void tui_percent(struct bst_metric m, char out[TUI_NUM]);            /* 0…1: "97 %", "n/a" */

@@ -112,8 +112,8 @@ void tui_area_fill(struct tui_area a, enum tui_style style)
             tui_cell_put(a, x, y, style, L' ');
 }
 
-/* What is shown where only ASCII may be; the width stays 1 except for the ellipsis, which callers of
- * tui_put_cut get as one dot more. */
+/* What is shown where only ASCII may be; the width stays 1 except for the ellipsis, which callers
+ * of tui_put_cut get as one dot more. */
 static const struct {
     wchar_t from;
     char to;

@@ -1,5 +1,5 @@
-/* One screen as a value: a grid of cells that panes draw into, compared in tests as text and flushed to
- * the terminal at one place. Owned by whoever made it; one thread. */
+/* One screen as a value: a grid of cells that panes draw into, compared in tests as text and
+ * flushed to the terminal at one place. Owned by whoever made it; one thread. */
 #ifndef TUI_FRAME_H
 #define TUI_FRAME_H
 
@@ -18,7 +18,7 @@ struct tui_cell {
 
 struct tui_frame {
     int w, h;
-    bool ascii; /* only characters below 127 are put in */
+    bool ascii;  /* only characters below 127 are put in */
     bool square; /* no round corners */
     enum tui_chart_symbols symbols;
     struct tui_cell *cells; /* w × h, row by row */
@@ -47,8 +47,8 @@ struct tui_area tui_area_sub(struct tui_area a, int x, int y, int w, int h);
 void tui_area_fill(struct tui_area a, enum tui_style style);
 
 void tui_cell_put(struct tui_area a, int x, int y, enum tui_style style, wchar_t ch);
-/* Text is UTF-8; what could upset a terminal is made visible (bst_text_clean). Returns the columns that
- * the whole text takes, drawn or not. */
+/* Text is UTF-8; what could upset a terminal is made visible (bst_text_clean). Returns the columns
+ * that the whole text takes, drawn or not. */
 int tui_put(struct tui_area a, int x, int y, enum tui_style style, const char *text);
 int tui_putf(struct tui_area a, int x, int y, enum tui_style style, const char *fmt, ...)
     BST_PRINTF(5, 6);

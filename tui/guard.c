@@ -52,7 +52,8 @@ static void remember(struct terminal *t)
     t->there = isatty(STDIN_FILENO) && !tcgetattr(STDIN_FILENO, &t->settings);
     if (!t->there)
         return;
-    if (setupterm(NULL, STDOUT_FILENO, &found) == OK || setupterm("xterm", STDOUT_FILENO, &found) == OK) {
+    if (setupterm(NULL, STDOUT_FILENO, &found) == OK ||
+        setupterm("xterm", STDOUT_FILENO, &found) == OK) {
         add_capability(t, "sgr0");
         add_capability(t, "cnorm");
         add_capability(t, "rmcup");

@@ -24,10 +24,10 @@ wchar_t tui_phase_mark(const struct tui_model *m, enum tui_style *style, const c
         wchar_t mark;
         enum tui_style style;
     } marks[] = {
-        [BST_PHASE_STARTING] = {L'○', TUI_WARN},  [BST_PHASE_TRAINING] = {L'●', TUI_GOOD},
+        [BST_PHASE_STARTING] = {L'○', TUI_WARN},   [BST_PHASE_TRAINING] = {L'●', TUI_GOOD},
         [BST_PHASE_EVALUATING] = {L'◆', TUI_EVAL}, [BST_PHASE_SAVING] = {L'●', TUI_EVAL},
-        [BST_PHASE_PAUSED] = {L'‖', TUI_WARN},    [BST_PHASE_DONE] = {L'✓', TUI_GOOD},
-        [BST_PHASE_FAILED] = {L'!', TUI_BAD},     [BST_PHASE_STOPPING] = {L'▼', TUI_WARN},
+        [BST_PHASE_PAUSED] = {L'‖', TUI_WARN},     [BST_PHASE_DONE] = {L'✓', TUI_GOOD},
+        [BST_PHASE_FAILED] = {L'!', TUI_BAD},      [BST_PHASE_STOPPING] = {L'▼', TUI_WARN},
     };
     *style = TUI_WARN;
     *words = "connecting";
@@ -104,7 +104,8 @@ static void draw_second(const struct tui_model *m, struct tui_area a)
     char text[160], end[TUI_NUM];
     int x = 0;
     if (!m->has_status) {
-        tui_put_cut(a, 0, 0, a.w, TUI_DIM, m->link_why[0] ? m->link_why : "waiting for the trainer");
+        tui_put_cut(a, 0, 0, a.w, TUI_DIM,
+                    m->link_why[0] ? m->link_why : "waiting for the trainer");
         return;
     }
     snprintf(end, sizeof end, "%.4g", s->epochs_total);

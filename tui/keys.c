@@ -7,7 +7,8 @@
 #include "core/base/text.h"
 
 const struct tui_key_info tui_keys[TUI_N_REQUESTS] = {
-#define X(name, keys, group, flags, label, help) {#name, keys, TUI_GROUP_##group, flags, label, help},
+#define X(name, keys, group, flags, label, help)                                                   \
+    {#name, keys, TUI_GROUP_##group, flags, label, help},
 #include "tui/keys.def"
 #undef X
 };
@@ -29,7 +30,7 @@ static const struct {
 #define X(name, text) {text, TUI_KEY_##name},
     TUI_NAMED_KEYS(X)
 #undef X
-    {"Tab", TUI_KEY_TAB},
+        {"Tab", TUI_KEY_TAB},
     {"Enter", TUI_KEY_ENTER},
     {"Esc", TUI_KEY_ESC},
     {"Space", ' '},

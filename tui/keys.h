@@ -20,8 +20,8 @@
     X(DELETE, "Delete")                                                                            \
     X(F1, "F1")                                                                                    \
     X(F10, "F10")                                                                                  \
-    X(PASTE, "Paste")       /* the terminal says that pasted text follows … */                     \
-    X(PASTE_END, "PasteEnd") /* … and that it is over */                                           \
+    X(PASTE, "Paste")        /* the terminal says that pasted text follows … */                  \
+    X(PASTE_END, "PasteEnd") /* … and that it is over */                                         \
     X(MOUSE, "Mouse")                                                                              \
     X(RESIZE, "Resize")
 
@@ -49,7 +49,7 @@ enum tui_key_group {
 #define X(name, heading) TUI_GROUP_##name,
     TUI_KEY_GROUPS(X)
 #undef X
-    TUI_N_GROUPS
+        TUI_N_GROUPS
 };
 
 enum tui_request {
@@ -71,8 +71,8 @@ extern const struct tui_key_info tui_keys[TUI_N_REQUESTS];
 const char *tui_group_heading(enum tui_key_group group);
 
 enum tui_request tui_key_request(int key);
-/* One key as keys.def writes it, from *text onwards, which moves past it and the blanks after it; -1 at
- * the end or at nonsense. */
+/* One key as keys.def writes it, from *text onwards, which moves past it and the blanks after it;
+ * -1 at the end or at nonsense. */
 int tui_key_parse(const char **text);
 /* The first way to type it, as keys.def writes it without the brackets: "Esc", "+". */
 void tui_key_first(enum tui_request req, char *out, size_t room);

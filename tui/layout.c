@@ -24,6 +24,7 @@ struct plan {
     struct band band[BANDS];
 };
 
+/* clang-format off */
 static const struct plan plans[] = {
     [TUI_SIZE_COMPACT] = {1, {{1, 1, {{1, 6, {{TUI_PANE_LOSS, 5}, {TUI_PANE_THROUGHPUT, 2},
                                               {TUI_PANE_GRADIENT, 3}, {TUI_PANE_DEVICES, 1},
@@ -38,11 +39,12 @@ static const struct plan plans[] = {
                                              {TUI_PANE_SCHEDULE, 4}}}}},
                            {8, 1, {{1, 1, {{TUI_PANE_EVENTS, 1}}}}}}},
 };
+/* clang-format on */
 
 /* Rows inside box or rule that a pane needs to say anything. */
 static const int least_rows[TUI_N_PANES] = {1, 4, 5, 4, 4, 2};
 /* Left out first, to last, where there is no room. */
-static const int leave_order[] = {TUI_PANE_SCHEDULE, TUI_PANE_EVENTS,   TUI_PANE_DEVICES,
+static const int leave_order[] = {TUI_PANE_SCHEDULE, TUI_PANE_EVENTS,     TUI_PANE_DEVICES,
                                   TUI_PANE_GRADIENT, TUI_PANE_THROUGHPUT, TUI_PANE_LOSS};
 
 static int clamp(int v, int low, int high)
@@ -215,8 +217,8 @@ static void set_inner(struct tui_layout *out)
     for (int i = 0; i < TUI_N_PANES; i++) {
         struct tui_rect r = out->pane[i];
         int rows = chrome(out);
-        out->inner[i] = (struct tui_rect){r.x + 1, r.y + 1, r.w > 2 ? r.w - 2 : 0,
-                                          r.h > rows ? r.h - rows : 0};
+        out->inner[i] =
+            (struct tui_rect){r.x + 1, r.y + 1, r.w > 2 ? r.w - 2 : 0, r.h > rows ? r.h - rows : 0};
     }
 }
 

@@ -37,7 +37,7 @@ struct tui_layout_in {
 
 struct tui_layout {
     enum tui_size size;
-    bool boxed;       /* a box around each pane, else a rule above it */
+    bool boxed; /* a box around each pane, else a rule above it */
     int header_rows, footer_rows;
     struct tui_rect pane[TUI_N_PANES];  /* w 0: not on the screen */
     struct tui_rect inner[TUI_N_PANES]; /* within box or rule */
@@ -45,8 +45,9 @@ struct tui_layout {
 
 void tui_layout_make(const struct tui_layout_in *in, struct tui_layout *out);
 
-/* `total` shared out: everyone gets `min`, the rest goes by weight up to `max`; what then is left goes
- * to the last one. false when the minima alone are too much. */
-bool tui_layout_share(int total, int n, const int *weight, const int *min, const int *max, int *out);
+/* `total` shared out: everyone gets `min`, the rest goes by weight up to `max`; what then is left
+ * goes to the last one. false when the minima alone are too much. */
+bool tui_layout_share(int total, int n, const int *weight, const int *min, const int *max,
+                      int *out);
 
 #endif

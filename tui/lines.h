@@ -1,4 +1,5 @@
-/* What the console says where it cannot draw: one line now and then, no escapes, no carriage return. */
+/* What the console says where it cannot draw: one line now and then, no escapes, no carriage
+ * return. */
 #ifndef TUI_LINES_H
 #define TUI_LINES_H
 

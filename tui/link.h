@@ -1,5 +1,6 @@
-/* Where the console's facts come from and its commands go to: a table of functions over a live trainer's
- * socket (tui/live.c) or, in tests, over a made-up run. Nothing blocks. Owned by the console; one thread. */
+/* Where the console's facts come from and its commands go to: a table of functions over a live
+ * trainer's socket (tui/live.c) or, in tests, over a made-up run. Nothing blocks. Owned by the
+ * console; one thread. */
 #ifndef TUI_LINK_H
 #define TUI_LINK_H
 
@@ -31,7 +32,7 @@ struct tui_link_ops {
     const struct bst_status *(*status)(const struct tui_link *l); /* NULL: none yet */
     const struct bst_reply *(*reply)(const struct tui_link *l);
     const char *(*note)(const struct tui_link *l);
-    const struct bst_history *(*history)(const struct tui_link *l); /* never NULL */
+    const struct bst_history *(*history)(const struct tui_link *l);      /* never NULL */
     uint64_t (*command)(struct tui_link *l, const char *text, bool dry); /* 0: not sent */
     void (*arm)(struct tui_link *l, bool on);
     void (*lease)(struct tui_link *l, bool take);

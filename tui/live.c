@@ -20,7 +20,7 @@ struct live {
     bool readonly;
     struct bst_client *client; /* NULL: nobody answers */
     struct bst_history *history;
-    struct bst_status last;    /* what was known when the client went, or from the files */
+    struct bst_status last; /* what was known when the client went, or from the files */
     bool has_last;
     enum tui_link_state state;
     char why[300];
@@ -33,8 +33,10 @@ static void set_phase(struct bst_status *s, const char *state)
         const char *state;
         enum bst_phase phase;
     } phases[] = {
-        {"running", BST_PHASE_TRAINING}, {"done", BST_PHASE_DONE},
-        {"stopped", BST_PHASE_STOPPING},  {"preempted", BST_PHASE_STOPPING},
+        {"running", BST_PHASE_TRAINING},
+        {"done", BST_PHASE_DONE},
+        {"stopped", BST_PHASE_STOPPING},
+        {"preempted", BST_PHASE_STOPPING},
     };
     s->phase = BST_PHASE_FAILED;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
@@ -258,11 +260,21 @@ static bool live_has_lease(const struct tui_link *link)
 }
 
 static const struct tui_link_ops live_ops = {
-    .close = live_close,     .fd = live_fd,           .state = live_state,
-    .why = live_why,         .refresh = live_refresh, .next = live_next,
-    .status = live_status,   .reply = live_reply,     .note = live_note,
-    .history = live_history, .command = live_command, .arm = live_arm,
-    .lease = live_lease,     .lease_holder = live_holder, .has_lease = live_has_lease,
+    .close = live_close,
+    .fd = live_fd,
+    .state = live_state,
+    .why = live_why,
+    .refresh = live_refresh,
+    .next = live_next,
+    .status = live_status,
+    .reply = live_reply,
+    .note = live_note,
+    .history = live_history,
+    .command = live_command,
+    .arm = live_arm,
+    .lease = live_lease,
+    .lease_holder = live_holder,
+    .has_lease = live_has_lease,
 };
 
 enum bst_err tui_live_open(const char *dir, bool readonly, struct tui_link **out)

@@ -1,5 +1,6 @@
-/* All that a screen depends on, as one value: facts from the run, the change being prepared, and how the
- * person looks at it. tui_render() draws from this and nothing else. Owned by the console; one thread. */
+/* All that a screen depends on, as one value: facts from the run, the change being prepared, and
+ * how the person looks at it. tui_render() draws from this and nothing else. Owned by the console;
+ * one thread. */
 #ifndef TUI_MODEL_H
 #define TUI_MODEL_H
 
@@ -23,10 +24,10 @@ enum tui_armed_kind { TUI_ARMED_BATCH, TUI_ARMED_WARMUP, TUI_ARMED_LR, TUI_ARMED
 struct tui_armed {
     enum tui_armed_state state;
     enum tui_armed_kind kind;
-    int presses;     /* net, never 0 while armed; TEXT: 1 */
-    char text[160];  /* the command */
-    uint64_t id;     /* of the request awaited */
-    double pressed;  /* when it was armed or last altered */
+    int presses;    /* net, never 0 while armed; TEXT: 1 */
+    char text[160]; /* the command */
+    uint64_t id;    /* of the request awaited */
+    double pressed; /* when it was armed or last altered */
     struct bst_reply reply;
 };
 
@@ -41,13 +42,13 @@ enum tui_overlay {
 };
 
 struct tui_view {
-    int focus;        /* enum tui_pane_id */
-    unsigned shown;   /* bit 1 << pane */
+    int focus;      /* enum tui_pane_id */
+    unsigned shown; /* bit 1 << pane */
     bool maximised, smooth, autoscale, layers, frozen;
-    unsigned log;     /* bit 1 << pane: logarithmic */
+    unsigned log; /* bit 1 << pane: logarithmic */
     enum tui_x x;
-    double span;      /* samples shown; 0: the whole run so far */
-    double end;       /* last sample shown; 0: follow */
+    double span; /* samples shown; 0: the whole run so far */
+    double end;  /* last sample shown; 0: follow */
     char filter[48];
     int scroll[TUI_N_PANES]; /* lines from the newest or the worst */
     enum tui_overlay overlay;
@@ -60,7 +61,7 @@ enum { TUI_LINE = 240, TUI_PAST = 50 };
 struct tui_prompt {
     char mark; /* ':' or '/'; 0: closed */
     char line[TUI_LINE];
-    int len, at; /* bytes, on a character's edge */
+    int len, at;          /* bytes, on a character's edge */
     char *past[TUI_PAST]; /* oldest first */
     int n_past, recall;   /* recall == n_past: the fresh line */
     char fresh[TUI_LINE];
@@ -75,7 +76,7 @@ struct tui_preset_answer {
 };
 
 struct tui_model {
-    double now; /* bst_clock_now of this frame */
+    double now;    /* bst_clock_now of this frame */
     bool readonly; /* --readonly or :readonly */
     bool has_status;
     struct bst_status status;
@@ -96,8 +97,8 @@ struct tui_model {
     struct tui_preset_answer preset_answer;
     struct bst_health_track layers[BST_MAX_LAYERS]; /* each layer's norm against its own past */
     int n_layers;
-    uint64_t layers_update; /* of the status last added to them */
-    char *settings; /* preset.yaml's text, for the settings view; NULL: not read */
+    uint64_t layers_update;   /* of the status last added to them */
+    char *settings;           /* preset.yaml's text, for the settings view; NULL: not read */
     struct tui_layout layout; /* of the last frame */
 };
 

@@ -1,4 +1,5 @@
-/* The console over any source of facts: tui_console() is this over a live run, tests have their own. */
+/* The console over any source of facts: tui_console() is this over a live run, tests have their
+ * own. */
 #ifndef TUI_OVER_H
 #define TUI_OVER_H
 

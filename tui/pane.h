@@ -18,12 +18,13 @@ struct tui_pane {
     void (*csv)(const struct tui_model *m, struct bst_sb *out);
 };
 
-extern const struct tui_pane tui_pane_devices, tui_pane_throughput, tui_pane_loss, tui_pane_gradient,
-    tui_pane_schedule, tui_pane_events;
+extern const struct tui_pane tui_pane_devices, tui_pane_throughput, tui_pane_loss,
+    tui_pane_gradient, tui_pane_schedule, tui_pane_events;
 extern const struct tui_pane *const tui_panes[TUI_N_PANES]; /* in the order of the keys 1 to 6 */
 
 /* Helpers that several panes use. */
-/* Words of a title, one after the other: "train 0.412" with the number in its style. Returns the new x. */
+/* Words of a title, one after the other: "train 0.412" with the number in its style. Returns the
+ * new x. */
 int tui_title_item(struct tui_area a, int x, enum tui_style style, const char *label,
                    const char *value);
 /* A bar of `w` columns: `used` solid, up to `planned` shaded, the rest free; 0…1, NaN unknown. */

@@ -61,7 +61,9 @@ static void draw_facts(const struct bst_status_device *d, struct tui_area a, int
     int x = item(a, 0, y, "busy", text);
     tui_metric(d->temperature, 3, text);
     snprintf(degrees, sizeof degrees, "%s%s", text,
-             !d->temperature.valid ? "" : a.f->ascii ? " C" : " °C");
+             !d->temperature.valid ? ""
+             : a.f->ascii          ? " C"
+                                   : " °C");
     x = item(a, x, y, "temp", degrees);
     tui_bytes(d->memory_peak, text);
     x = item(a, x, y, "peak", text);

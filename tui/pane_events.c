@@ -37,8 +37,13 @@ static void draw_event(const struct tui_model *m, const struct bst_history_event
     (void)m;
     wall_time(e->wall, clock);
     int x = 0;
-    tui_cell_put(a, x, y, e->refused ? TUI_BAD : e->code[0] ? TUI_WARN : TUI_GOOD,
-                 e->refused ? L'!' : e->code[0] ? L'▲' : L'●');
+    tui_cell_put(a, x, y,
+                 e->refused   ? TUI_BAD
+                 : e->code[0] ? TUI_WARN
+                              : TUI_GOOD,
+                 e->refused   ? L'!'
+                 : e->code[0] ? L'▲'
+                              : L'●');
     x += 2;
     if (a.w >= 60)
         x += tui_putf(a, x, y, TUI_DIM, "%s ", clock);
@@ -59,8 +64,8 @@ static void draw(const struct tui_model *m, struct tui_area a)
     skip = skip > n - a.h ? n - a.h : skip;
     skip = skip < 0 ? 0 : skip;
     if (!n) {
-        tui_put_cut(a, 0, 0, a.w, TUI_DIM, m->view.filter[0] ? "no event has this text"
-                                                            : "nothing has been changed yet");
+        tui_put_cut(a, 0, 0, a.w, TUI_DIM,
+                    m->view.filter[0] ? "no event has this text" : "nothing has been changed yet");
         return;
     }
     int y = (n < a.h ? n : a.h) - 1;

@@ -56,7 +56,8 @@ static int lines(const struct tui_model *m)
     return order_layers(m, order);
 }
 
-/* Marks that stand without colour: ! not finite, ▲ far above its usual, ▼ far below or nothing at all. */
+/* Marks that stand without colour: ! not finite, ▲ far above its usual, ▼ far below or nothing at
+ * all. */
 static enum tui_style mark_of(const struct bst_status_layer *l, const struct bst_health_track *t,
                               wchar_t *mark)
 {
@@ -124,8 +125,8 @@ static void draw_layers(const struct tui_model *m, struct tui_area a)
     int order[BST_MAX_LAYERS], n = order_layers(m, order);
     bool wide = a.w >= 56;
     if (!n) {
-        tui_put_cut(a, 0, 0, a.w, TUI_DIM, m->view.filter[0] ? "no layer has this name"
-                                                            : "no layer norms yet");
+        tui_put_cut(a, 0, 0, a.w, TUI_DIM,
+                    m->view.filter[0] ? "no layer has this name" : "no layer norms yet");
         return;
     }
     int y = 0;

@@ -8,8 +8,8 @@
 /* The scale of the whole run, so that scrolling does not move it. */
 static void fix_scale(struct tui_chart *c, const struct tui_model *m)
 {
-    struct tui_model all = {.now = m->now, .history = m->history, .n_updates = m->n_updates,
-                            .n_evals = m->n_evals};
+    struct tui_model all = {
+        .now = m->now, .history = m->history, .n_updates = m->n_updates, .n_evals = m->n_evals};
     struct tui_window w;
     struct tui_updates u;
     struct tui_evals e;

@@ -32,7 +32,8 @@ static void past_point(void *arg, int i, double *x, double *y)
     *y = p->m->history->updates[i].learning_rate;
 }
 
-/* Skips what is before `now`: the past is what happened, not what the rule in force would have given. */
+/* Skips what is before `now`: the past is what happened, not what the rule in force would have
+ * given. */
 static struct curve curve_from(const double *samples, const double *rate, int n, double now,
                                double per_epoch)
 {
@@ -73,19 +74,21 @@ static void draw(const struct tui_model *m, struct tui_area a)
     struct past past = {m, per};
     struct curve future = curve_from(s->curve_samples, s->curve_rate, s->n_curve, now, per);
     struct curve other = curve_from(r->curve_samples, r->curve_rate, r->n_curve, now, per);
-    struct tui_chart c = {.x1 = end_of(m) / per, .x_name = per > 1 ? "epoch" : "samples",
-                          .log = m->view.log & 1u << TUI_PANE_SCHEDULE, .from_zero = true,
+    struct tui_chart c = {.x1 = end_of(m) / per,
+                          .x_name = per > 1 ? "epoch" : "samples",
+                          .log = m->view.log & 1u << TUI_PANE_SCHEDULE,
+                          .from_zero = true,
                           .empty = "no schedule known yet"};
-    c.series[c.n_series++] = (struct tui_series){past_point, &past, m->n_updates, TUI_RATE, 1, 0,
-                                                 false};
-    c.series[c.n_series++] = (struct tui_series){curve_point, &future, future.n,
-                                                 pending(m) ? TUI_DIM : TUI_RATE, 1, 0, false};
+    c.series[c.n_series++] =
+        (struct tui_series){past_point, &past, m->n_updates, TUI_RATE, 1, 0, false};
+    c.series[c.n_series++] = (struct tui_series){
+        curve_point, &future, future.n, pending(m) ? TUI_DIM : TUI_RATE, 1, 0, false};
     if (pending(m))
-        c.series[c.n_series++] = (struct tui_series){curve_point, &other, other.n, TUI_PENDING, 2,
-                                                     0, false};
+        c.series[c.n_series++] =
+            (struct tui_series){curve_point, &other, other.n, TUI_PENDING, 2, 0, false};
     if (s->warmup_samples)
-        c.upright[c.n_uprights++] = (struct tui_chart_line){(double)s->warmup_samples / per,
-                                                            TUI_DIM, L'┊', 1};
+        c.upright[c.n_uprights++] =
+            (struct tui_chart_line){(double)s->warmup_samples / per, TUI_DIM, L'┊', 1};
     c.upright[c.n_uprights++] = (struct tui_chart_line){now / per, TUI_STRONG, L'│', 1};
     tui_chart_draw(&c, a);
 }
@@ -103,8 +106,8 @@ static void title(const struct tui_model *m, struct tui_area a)
         char length[TUI_NUM + 4];
         tui_num((double)s->warmup_samples / (double)s->samples_per_epoch, 2, text);
         snprintf(length, sizeof length, "%s ep", text);
-        tui_title_item(a, x, TUI_NORMAL, s->samples < s->warmup_samples ? "warming up" : "┊ warm-up",
-                       length);
+        tui_title_item(a, x, TUI_NORMAL,
+                       s->samples < s->warmup_samples ? "warming up" : "┊ warm-up", length);
     }
 }
 

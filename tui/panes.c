@@ -69,9 +69,10 @@ void tui_csv_window(const struct tui_model *m, struct bst_sb *out)
     for (int i = w.first; i < w.first + w.n; i++) {
         const struct bst_history_update *u = &m->history->updates[i];
         bst_sb_addf(out, "%llu", (unsigned long long)u->update);
-        const double columns[] = {u->samples, u->epoch, u->seconds, u->loss, u->learning_rate,
-                                  u->grad_norm, u->samples_per_sec, (double)u->global_batch,
-                                  u->micro_batch, u->accumulation};
+        const double columns[] = {
+            u->samples,       u->epoch,       u->seconds,         u->loss,
+            u->learning_rate, u->grad_norm,   u->samples_per_sec, (double)u->global_batch,
+            u->micro_batch,   u->accumulation};
         for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
             csv_number(out, columns[k]);
         bool here = e < m->n_evals && m->history->evals[e].samples <= u->samples;

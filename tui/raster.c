@@ -114,7 +114,7 @@ void tui_raster_hline(struct tui_raster *r, double y, int every, enum tui_style 
 {
     if (!r->w || !r->h || !(y >= 0 && y <= 1))
         return;
-    for (int x = 0; x < r->w * r->dots_x; x += every > 0 ? every : 1)
+    for (int x = 0; x<r->w * r->dots_x; x += every> 0 ? every : 1)
         dot(r, x, row_of(r, y), style);
 }
 

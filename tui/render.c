@@ -83,8 +83,12 @@ static void draw_overlay(const struct tui_model *m, struct tui_area a)
 void tui_render(struct tui_model *m, struct tui_frame *f)
 {
     struct tui_layout_in in = {
-        .w = f->w, .h = f->h, .shown = m->view.shown, .focus = m->view.focus,
-        .maximised = m->view.maximised, .n_devices = m->status.n_devices,
+        .w = f->w,
+        .h = f->h,
+        .shown = m->view.shown,
+        .focus = m->view.focus,
+        .maximised = m->view.maximised,
+        .n_devices = m->status.n_devices,
         .footer_rows = tui_footer_rows(m, f),
     };
     struct tui_area all = tui_area_all(f);

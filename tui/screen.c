@@ -116,11 +116,12 @@ static void choose_symbols(const struct tui_console_cfg *cfg)
         the.symbols = TUI_DOTS_ASCII;
 }
 
-/* Terminals that mark pasted text, so that a pasted y applies nothing. Others get no such request. */
+/* Terminals that mark pasted text, so that a pasted y applies nothing. Others get no such request.
+ */
 static bool knows_paste(void)
 {
-    static const char *const kin[] = {"xterm", "screen", "tmux",  "rxvt", "alacritty",
-                                      "foot",  "kitty",  "wezterm", "st-", "putty"};
+    static const char *const kin[] = {"xterm", "screen", "tmux",    "rxvt", "alacritty",
+                                      "foot",  "kitty",  "wezterm", "st-",  "putty"};
     const char *term = getenv("TERM");
     for (size_t i = 0; term && i < sizeof kin / sizeof kin[0]; i++)
         if (starts(term, kin[i]))
@@ -138,7 +139,8 @@ static void ask_paste(bool on)
 
 static void set_up_input(const struct tui_console_cfg *cfg)
 {
-    raw(); /* ^C, ^Z and ^\ are keys: a flag set in a handler would come too late to drop what is armed */
+    raw(); /* ^C, ^Z and ^\ are keys: a flag set in a handler would come too late to drop what is
+              armed */
     noecho();
     nonl();
     set_escdelay(50);
@@ -208,15 +210,24 @@ static int named_key(int code)
     static const struct {
         int code, key;
     } table[] = {
-        {KEY_UP, TUI_KEY_UP},           {KEY_DOWN, TUI_KEY_DOWN},
-        {KEY_LEFT, TUI_KEY_LEFT},       {KEY_RIGHT, TUI_KEY_RIGHT},
-        {KEY_HOME, TUI_KEY_HOME},       {KEY_END, TUI_KEY_END},
-        {KEY_FIND, TUI_KEY_HOME},       {KEY_SELECT, TUI_KEY_END},
-        {KEY_PPAGE, TUI_KEY_PAGE_UP},   {KEY_NPAGE, TUI_KEY_PAGE_DOWN},
-        {KEY_BTAB, TUI_KEY_BACK_TAB},   {KEY_BACKSPACE, TUI_KEY_BACKSPACE},
-        {KEY_DC, TUI_KEY_DELETE},       {KEY_ENTER, TUI_KEY_ENTER},
-        {KEY_F(1), TUI_KEY_F1},         {KEY_F(10), TUI_KEY_F10},
-        {KEY_RESIZE, TUI_KEY_RESIZE},   {CODE_PASTE, TUI_KEY_PASTE},
+        {KEY_UP, TUI_KEY_UP},
+        {KEY_DOWN, TUI_KEY_DOWN},
+        {KEY_LEFT, TUI_KEY_LEFT},
+        {KEY_RIGHT, TUI_KEY_RIGHT},
+        {KEY_HOME, TUI_KEY_HOME},
+        {KEY_END, TUI_KEY_END},
+        {KEY_FIND, TUI_KEY_HOME},
+        {KEY_SELECT, TUI_KEY_END},
+        {KEY_PPAGE, TUI_KEY_PAGE_UP},
+        {KEY_NPAGE, TUI_KEY_PAGE_DOWN},
+        {KEY_BTAB, TUI_KEY_BACK_TAB},
+        {KEY_BACKSPACE, TUI_KEY_BACKSPACE},
+        {KEY_DC, TUI_KEY_DELETE},
+        {KEY_ENTER, TUI_KEY_ENTER},
+        {KEY_F(1), TUI_KEY_F1},
+        {KEY_F(10), TUI_KEY_F10},
+        {KEY_RESIZE, TUI_KEY_RESIZE},
+        {CODE_PASTE, TUI_KEY_PASTE},
         {CODE_PASTE_END, TUI_KEY_PASTE_END},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)

@@ -9,8 +9,9 @@
 #include "tui/console.h"
 #include "tui/frame.h"
 
-/* BST_E_UNSUPPORTED when nothing can be drawn here (no terminal, TERM=dumb, no entry for TERM and its
- * stand-ins): the caller writes lines instead. *warning, in static text or NULL, is to be shown once. */
+/* BST_E_UNSUPPORTED when nothing can be drawn here (no terminal, TERM=dumb, no entry for TERM and
+ * its stand-ins): the caller writes lines instead. *warning, in static text or NULL, is to be shown
+ * once. */
 BST_MUST_USE enum bst_err tui_screen_open(const struct tui_console_cfg *cfg, const char **warning);
 void tui_screen_close(void); /* the terminal as it was; no harm when not open */
 void tui_screen_size(int *w, int *h);
@@ -19,8 +20,8 @@ void tui_screen_setup(struct tui_frame *f); /* symbols that this terminal can sh
 int tui_screen_key(void);
 /* Where the last TUI_KEY_MOUSE was: button 1, or 4 and 5 for the wheel. */
 void tui_screen_mouse(int *x, int *y, int *button);
-/* Sends what differs from the last frame; false, and nothing is sent, while the terminal does not take
- * more. */
+/* Sends what differs from the last frame; false, and nothing is sent, while the terminal does not
+ * take more. */
 bool tui_screen_flush(const struct tui_frame *f);
 void tui_screen_redraw(void); /* the next flush sends everything */
 void tui_screen_bell(void);

@@ -151,8 +151,8 @@ static enum bst_err run_line(struct script *s, const char *word, const char *ope
 
 enum bst_err tui_script_run(struct tui_app *app, const char *file)
 {
-    struct script s = {.app = app, .fake = app->cfg->fake_time != NULL,
-                       .fake_now = bst_clock_now()};
+    struct script s = {
+        .app = app, .fake = app->cfg->fake_time != NULL, .fake_now = bst_clock_now()};
     char *text = NULL, *rest;
     size_t n;
     BST_TRY(bst_io_read_file(file, SCRIPT_CAP, &text, &n));

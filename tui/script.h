@@ -1,5 +1,5 @@
-/* The console driven by a file instead of a keyboard, without a terminal: how its screens are tested,
- * and how a live session is recorded. One directive a line, `#` starts a comment:
+/* The console driven by a file instead of a keyboard, without a terminal: how its screens are
+ * tested, and how a live session is recorded. One directive a line, `#` starts a comment:
  *
  *   size W H          the screen's size
  *   keys K K …        keys as keys.def writes them: + y <Esc> <Space>

@@ -63,8 +63,8 @@ void tui_window_samples(const struct tui_model *m, double *from, double *to)
         *to = fmin(last, first + m->view.span);
 }
 
-/* What the run gets through in twenty seconds: a young run is drawn into that much room, so that its
- * chart does not shrink with every update. 0 when its speed is not known. */
+/* What the run gets through in twenty seconds: a young run is drawn into that much room, so that
+ * its chart does not shrink with every update. 0 when its speed is not known. */
 static double least_width(const struct tui_model *m, enum tui_axis_unit unit)
 {
     const struct bst_status *s = &m->status;
@@ -78,7 +78,8 @@ static double least_width(const struct tui_model *m, enum tui_axis_unit unit)
     return width > 0 ? tui_axis_step(width, unit) : 0;
 }
 
-/* A window that follows the run moves in steps, not with every update: only what is new is drawn. */
+/* A window that follows the run moves in steps, not with every update: only what is new is drawn.
+ */
 static void stand_still(const struct tui_model *m, struct tui_window *w)
 {
     bool running = m->link_state == TUI_LINK_LIVE && m->view.span <= 0;
@@ -163,9 +164,13 @@ struct tui_series tui_series_updates(struct tui_updates *u, const struct tui_mod
                                      enum tui_style style)
 {
     int span = tui_smooth_span(m, w);
-    *u = (struct tui_updates){.m = m, .win = *w, .field = field,
-                              .keep = span > 1 ? 1 - 2.0 / (span + 1) : 0};
-    return (struct tui_series){.at = update_point, .arg = u, .n = w->n, .style = style, .every = 1,
+    *u = (struct tui_updates){
+        .m = m, .win = *w, .field = field, .keep = span > 1 ? 1 - 2.0 / (span + 1) : 0};
+    return (struct tui_series){.at = update_point,
+                               .arg = u,
+                               .n = w->n,
+                               .style = style,
+                               .every = 1,
                                .show_gaps = field == TUI_FIELD_LOSS || field == TUI_FIELD_NORM};
 }
 
@@ -184,8 +189,8 @@ struct tui_series tui_series_evals(struct tui_evals *e, const struct tui_model *
                                    const struct tui_window *w, enum tui_style style)
 {
     *e = (struct tui_evals){.m = m, .win = *w};
-    return (struct tui_series){.at = eval_point, .arg = e, .n = w->n_evals, .style = style,
-                               .mark = L'◆'};
+    return (struct tui_series){
+        .at = eval_point, .arg = e, .n = w->n_evals, .style = style, .mark = L'◆'};
 }
 
 void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct tui_window *w,

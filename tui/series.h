@@ -1,5 +1,5 @@
-/* The run's history as points of a chart: which part of it the window shows, in epochs, updates or time,
- * smoothed or not. Reads the history in place. Pure. */
+/* The run's history as points of a chart: which part of it the window shows, in epochs, updates or
+ * time, smoothed or not. Reads the history in place. Pure. */
 #ifndef TUI_SERIES_H
 #define TUI_SERIES_H
 
@@ -7,9 +7,9 @@
 #include "tui/model.h"
 
 struct tui_window {
-    int first, n;           /* of history->updates */
+    int first, n; /* of history->updates */
     int first_eval, n_evals;
-    double x0, x1;          /* in the units of view.x */
+    double x0, x1; /* in the units of view.x */
     enum tui_axis_unit x_unit;
     const char *x_name;
 };
@@ -20,7 +20,7 @@ struct tui_updates {
     const struct tui_model *m;
     struct tui_window win;
     enum tui_field field;
-    double keep; /* exponential smoothing: weight of the past; 0: none */
+    double keep;         /* exponential smoothing: weight of the past; 0: none */
     double mean, weight; /* its state between calls */
 };
 

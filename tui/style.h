@@ -34,7 +34,7 @@ enum tui_style {
 #define X(name, fg, look) TUI_##name,
     TUI_STYLES(X)
 #undef X
-    TUI_N_STYLES
+        TUI_N_STYLES
 };
 
 #endif

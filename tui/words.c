@@ -100,10 +100,10 @@ static unsigned run_quit(struct tui_app *app, const char *operand)
 }
 
 static unsigned (*const runners[N_WORDS])(struct tui_app *, const char *) = {
-    [WORD_TAKE] = run_take,         [WORD_READONLY] = run_readonly,
-    [WORD_VIEW] = run_view,         [WORD_FILTER] = run_filter,
-    [WORD_SAVE_SCREEN] = run_save,  [WORD_SHOW_PRESET] = run_show_preset,
-    [WORD_HELP] = run_help,         [WORD_REDRAW] = run_redraw,
+    [WORD_TAKE] = run_take,        [WORD_READONLY] = run_readonly,
+    [WORD_VIEW] = run_view,        [WORD_FILTER] = run_filter,
+    [WORD_SAVE_SCREEN] = run_save, [WORD_SHOW_PRESET] = run_show_preset,
+    [WORD_HELP] = run_help,        [WORD_REDRAW] = run_redraw,
     [WORD_QUIT] = run_quit,
 };
 

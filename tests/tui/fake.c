@@ -42,8 +42,8 @@ static int fill_curve(double *samples, double *rate, double peak, double warmup)
 {
     enum { N = 64 };
     for (int i = 0; i < N; i++) {
-        samples[i] = i < 8 ? warmup * i / 8
-                           : warmup + ((double)EPOCH * EPOCHS - warmup) * (i - 8) / (N - 9);
+        samples[i] =
+            i < 8 ? warmup * i / 8 : warmup + ((double)EPOCH * EPOCHS - warmup) * (i - 8) / (N - 9);
         rate[i] = rate_at(samples[i], peak, warmup);
     }
     return N;
@@ -242,13 +242,16 @@ static int fake_fd(const struct tui_link *l)
 static enum tui_link_state fake_state(const struct tui_link *l)
 {
     enum fake_kind kind = ((const struct fake *)l)->kind;
-    return kind == FAKE_LOST ? TUI_LINK_LOST : kind == FAKE_DIVERGED ? TUI_LINK_OVER : TUI_LINK_LIVE;
+    return kind == FAKE_LOST       ? TUI_LINK_LOST
+           : kind == FAKE_DIVERGED ? TUI_LINK_OVER
+                                   : TUI_LINK_LIVE;
 }
 
 static const char *fake_why(const struct tui_link *l)
 {
-    return ((const struct fake *)l)->kind == FAKE_LOST ? "no trainer at runs/quickstart-1 (pid 4711)"
-                                                       : "";
+    return ((const struct fake *)l)->kind == FAKE_LOST
+               ? "no trainer at runs/quickstart-1 (pid 4711)"
+               : "";
 }
 
 static void fake_refresh(struct tui_link *l, bool layers)
@@ -355,14 +358,16 @@ static void answer(struct fake *f, const char *text, bool dry)
     if (bst_command_parse(text, &cmd)) {
         refuse(r, "", bst_err_text());
     } else if (cmd.kind == BST_COMMAND_BATCH) {
-        double power = cmd.op == BST_OPERAND_PERCENT
-                           ? pow(cmd.presses > 0 ? 1 + cmd.value / 100 : 1 - cmd.value / 100,
-                                 abs(cmd.presses))
-                           : 1;
-        double base = cmd.op == BST_OPERAND_SET ? cmd.value : (double)f->status.global_batch * power;
+        double power =
+            cmd.op == BST_OPERAND_PERCENT
+                ? pow(cmd.presses > 0 ? 1 + cmd.value / 100 : 1 - cmd.value / 100, abs(cmd.presses))
+                : 1;
+        double base =
+            cmd.op == BST_OPERAND_SET ? cmd.value : (double)f->status.global_batch * power;
         set_batch(f, r, (int64_t)floor(base + 0.5), dry);
     } else if (cmd.kind == BST_COMMAND_LR) {
-        set_rate(f, r, cmd.op == BST_OPERAND_TIMES ? f->peak * pow(cmd.value, cmd.presses) : cmd.value,
+        set_rate(f, r,
+                 cmd.op == BST_OPERAND_TIMES ? f->peak * pow(cmd.value, cmd.presses) : cmd.value,
                  dry);
     } else if (cmd.kind == BST_COMMAND_UNDO) {
         if (!f->old_batch)
@@ -423,17 +428,27 @@ static bool fake_has_lease(const struct tui_link *l)
 }
 
 static const struct tui_link_ops fake_ops = {
-    .close = fake_close,     .fd = fake_fd,           .state = fake_state,
-    .why = fake_why,         .refresh = fake_refresh, .next = fake_next,
-    .status = fake_status,   .reply = fake_reply,     .note = fake_note,
-    .history = fake_history, .command = fake_command, .arm = fake_arm,
-    .lease = fake_lease,     .lease_holder = fake_holder, .has_lease = fake_has_lease,
+    .close = fake_close,
+    .fd = fake_fd,
+    .state = fake_state,
+    .why = fake_why,
+    .refresh = fake_refresh,
+    .next = fake_next,
+    .status = fake_status,
+    .reply = fake_reply,
+    .note = fake_note,
+    .history = fake_history,
+    .command = fake_command,
+    .arm = fake_arm,
+    .lease = fake_lease,
+    .lease_holder = fake_holder,
+    .has_lease = fake_has_lease,
 };
 
 int fake_kind_by_name(const char *name)
 {
-    static const char *const names[] = {"usual", "empty", "diverged", "many", "other", "lost",
-                                        "moving"};
+    static const char *const names[] = {"usual", "empty", "diverged", "many",
+                                        "other", "lost",  "moving"};
     for (int i = 0; i < 7; i++)
         if (!strcmp(name, names[i]))
             return i;

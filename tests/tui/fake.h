@@ -1,5 +1,5 @@
-/* A run that never was, for screens that must be the same each time: 3.4 epochs of a small ResNet, made
- * from formulas, and a trainer that answers as the real one does. */
+/* A run that never was, for screens that must be the same each time: 3.4 epochs of a small ResNet,
+ * made from formulas, and a trainer that answers as the real one does. */
 #ifndef TESTS_TUI_FAKE_H
 #define TESTS_TUI_FAKE_H
 

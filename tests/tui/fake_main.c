@@ -1,5 +1,6 @@
 /* The console in a real terminal over the made-up run, for what only a terminal can show:
- *   tui_fake [--kind KIND] [--moving] [--refresh S] [--frames N] [--ascii] [--mouse] [--readonly] [--no-color] */
+ *   tui_fake [--kind KIND] [--moving] [--refresh S] [--frames N] [--ascii] [--mouse] [--readonly]
+ * [--no-color] */
 #include <stdlib.h>
 #include <string.h>
 

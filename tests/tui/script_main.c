@@ -18,8 +18,8 @@ static const struct tui_preset presets[] = {
 
 int main(int argc, char **argv)
 {
-    struct tui_console_cfg cfg = {.run_dir = "tests/tui/run", .fake_time = "1796000000",
-                                  .presets = presets, .n_presets = 3};
+    struct tui_console_cfg cfg = {
+        .run_dir = "tests/tui/run", .fake_time = "1796000000", .presets = presets, .n_presets = 3};
     int kind = FAKE_USUAL;
     const char *script = NULL;
     enum tui_chart_symbols symbols = TUI_DOTS_BRAILLE;

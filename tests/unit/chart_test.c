@@ -99,8 +99,8 @@ static void a_gap_stays_a_gap(void **state)
 static void any_numbers_any_axis(void **state)
 {
     (void)state;
-    static const double odd[] = {0, -0.0, 1, -1, NAN, INFINITY, -INFINITY, 5e-324, 1e308, -1e308,
-                                 1e-12, 2.3, 60000, 1e15};
+    static const double odd[] = {0,      -0.0,  1,      -1,    NAN, INFINITY, -INFINITY,
+                                 5e-324, 1e308, -1e308, 1e-12, 2.3, 60000,    1e15};
     enum { N = sizeof odd / sizeof odd[0] };
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++)
@@ -161,11 +161,14 @@ static void any_size_draws(void **state)
         tui_frame_init(&f, w, h);
         f.symbols = (enum tui_chart_symbols)(k % 3);
         f.ascii = f.symbols == TUI_DOTS_ASCII;
-        struct tui_chart c = {.x1 = k % 5 ? 199 : 0, .log = k % 2, .empty = "nothing",
-                              .from_zero = k % 3 == 0, .x_name = "epoch"};
+        struct tui_chart c = {.x1 = k % 5 ? 199 : 0,
+                              .log = k % 2,
+                              .empty = "nothing",
+                              .from_zero = k % 3 == 0,
+                              .x_name = "epoch"};
         c.n_series = 1;
-        c.series[0] = (struct tui_series){at, &p, k % 7 ? 200 : 0, TUI_TRAIN, 1 + k % 3,
-                                          k % 4 ? 0 : L'o', true};
+        c.series[0] = (struct tui_series){
+            at, &p, k % 7 ? 200 : 0, TUI_TRAIN, 1 + k % 3, k % 4 ? 0 : L'o', true};
         tui_chart_draw(&c, tui_area_all(&f));
         for (int i = 0; f.ascii && i < w * h; i++)
             assert_true(f.cells[i].ch >= 32 && f.cells[i].ch < 127);
@@ -199,9 +202,11 @@ static void numbers_read_well(void **state)
         int digits;
         const char *text;
     } table[] = {
-        {0.41234, 4, "0.4123"}, {0, 3, "0"},           {12.345, 3, "12.3"},   {1234.5, 3, "1234"},
-        {0.0001, 3, "0.000100"}, {0.000012, 2, "1.2e-05"}, {NAN, 3, "nan"},   {-INFINITY, 3, "-inf"},
-        {999999, 3, "999999"},  {1e6, 3, "1.0e+06"},
+        {0.41234, 4, "0.4123"},  {0, 3, "0"},
+        {12.345, 3, "12.3"},     {1234.5, 3, "1234"},
+        {0.0001, 3, "0.000100"}, {0.000012, 2, "1.2e-05"},
+        {NAN, 3, "nan"},         {-INFINITY, 3, "-inf"},
+        {999999, 3, "999999"},   {1e6, 3, "1.0e+06"},
     };
     char out[TUI_NUM], two[2 * TUI_NUM];
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {

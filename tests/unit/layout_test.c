@@ -55,8 +55,12 @@ static void any_size_and_choice(void **state)
     (void)state;
     for (int i = 0; i < 40000; i++) {
         struct tui_layout_in in = {
-            .w = 1 + below(320), .h = 1 + below(110), .shown = (unsigned)below(64),
-            .focus = below(TUI_N_PANES), .n_devices = below(20), .footer_rows = 1 + below(2),
+            .w = 1 + below(320),
+            .h = 1 + below(110),
+            .shown = (unsigned)below(64),
+            .focus = below(TUI_N_PANES),
+            .n_devices = below(20),
+            .footer_rows = 1 + below(2),
         };
         if (i % 3 == 0) { /* around the borders between sizes */
             in.w = 38 + below(5) + 40 * below(3);
@@ -70,8 +74,8 @@ static void any_size_and_choice(void **state)
 static struct tui_layout at(int w, int h)
 {
     struct tui_layout l;
-    struct tui_layout_in in = {.w = w, .h = h, .shown = 63, .focus = TUI_PANE_LOSS, .n_devices = 2,
-                               .footer_rows = 1};
+    struct tui_layout_in in = {
+        .w = w, .h = h, .shown = 63, .focus = TUI_PANE_LOSS, .n_devices = 2, .footer_rows = 1};
     tui_layout_make(&in, &l);
     return l;
 }
@@ -101,7 +105,8 @@ static void shares_are_exact(void **state)
 {
     (void)state;
     for (int k = 0; k < 20000; k++) {
-        int weight[4], min[4], max[4], out[4], n = 1 + below(4), total = below(120), sum = 0, least = 0;
+        int weight[4], min[4], max[4], out[4], n = 1 + below(4), total = below(120), sum = 0,
+                                               least = 0;
         for (int i = 0; i < n; i++) {
             weight[i] = 1 + below(9);
             min[i] = below(12);
