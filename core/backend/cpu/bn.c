@@ -31,7 +31,7 @@ static bool keeps_open(const struct bst_instr *in)
 
 /* Results larger than this leave the caches before they are read again: written past them, they cost
  * no read of the line that is overwritten. */
-#define STREAM_BYTES ((size_t)4 << 20)
+#define STREAM_BYTES ((size_t)1 << 20)
 
 static bool streams(const struct cpu_act *a, const void *out, const void *from)
 {
@@ -162,6 +162,22 @@ static void shift_of(const struct cpu_act *a, const float *x, float shift[CPU_LA
     spread(a, shift);
 }
 
+/* This thread's samples of block cb; *at: where they begin in a tensor. */
+static struct cpu_bn_planes planes_of(const struct cpu_act *a, const struct share *s, int cb,
+                                      size_t *at)
+{
+    *at = plane_at(a, s->n0, cb);
+    return (struct cpu_bn_planes){.n = a->plane,
+                                  .step = (size_t)a->n_cb * a->plane,
+                                  .open_step = (size_t)a->n_cb * open_bytes(a),
+                                  .count = s->n1 - s->n0};
+}
+
+static uint8_t *open_at(const struct cpu_act *a, const struct share *s, int cb, uint8_t *open)
+{
+    return open ? open + ((size_t)s->n0 * (size_t)a->n_cb + (size_t)cb) * open_bytes(a) : NULL;
+}
+
 struct train_args {
     const float *x, *scale, *shift, *residual;
     float *run_mean, *run_var, *y, *saved;
@@ -169,8 +185,9 @@ struct train_args {
     bool relu, stream;
 };
 
-/* Statistics of block cb into its coefficients; one thread also saves and stages them. */
-static void settle(const struct cpu_act *a, const struct train_args *t, int cb, const float *at,
+/* Statistics of block cb into its coefficients, which held the shift as their mean; one thread also
+ * saves and stages them. */
+static void settle(const struct cpu_act *a, const struct train_args *t, int cb,
                    const struct cpu_bn_sums *sums, bool write, struct cpu_bn_coef *k)
 {
     double m = (double)a->n * (double)a->h * (double)a->w;
@@ -178,7 +195,7 @@ static void settle(const struct cpu_act *a, const struct train_args *t, int cb, 
 
     for (int l = 0; l < a->block; l++) {
         int c = cb * a->block + l;
-        double d = sums->s[l] / m, mean = (double)at[l] + d, var = sums->q[l] / m - d * d;
+        double d = sums->s[l] / m, mean = (double)k->mean[l] + d, var = sums->q[l] / m - d * d;
         float inv;
 
         if (var < 0)
@@ -208,25 +225,20 @@ static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const
     for (int cb = s->cb0; cb < s->cb1; cb++) {
         struct cpu_bn_sums *mine = sums_begin(s, cb), all;
         struct cpu_bn_coef k;
-        float at[CPU_LANES];
+        size_t at;
+        struct cpu_bn_planes p = planes_of(a, s, cb, &at);
 
-        shift_of(a, t->x + plane_at(a, 0, cb), at);
-        for (int n = s->n0; n < s->n1; n++)
-            be->vec->bn_stats(t->x + plane_at(a, n, cb), a->plane, at, mine);
+        p.x = t->x + at;
+        p.r = t->residual ? t->residual + at : NULL;
+        p.out = t->y + at;
+        p.open = open_at(a, s, cb, t->open);
+        p.relu = t->relu;
+        p.stream = t->stream;
+        shift_of(a, t->x + plane_at(a, 0, cb), k.mean);
+        be->vec->bn_stats(&p, &k, mine);
         sums_end(s, a, cb, &all);
-        settle(a, t, cb, at, &all, !s->by_batch || s->me == 0, &k);
-        for (int n = s->n0; n < s->n1; n++) {
-            size_t o = plane_at(a, n, cb);
-            struct cpu_bn_plane p = {.x = t->x + o,
-                                     .out = t->y + o,
-                                     .n = a->plane,
-                                     .relu = t->relu,
-                                     .stream = t->stream};
-
-            p.r = t->residual ? t->residual + o : NULL;
-            p.open = t->open ? t->open + o / a->plane * open_bytes(a) : NULL;
-            be->vec->bn_apply(&p, &k);
-        }
+        settle(a, t, cb, &all, !s->by_batch || s->me == 0, &k);
+        be->vec->bn_apply(&p, &k);
     }
     cpu_vec_fence();
 }
@@ -295,19 +307,17 @@ static enum bst_err run_infer(struct bst_be *be, struct cpu_handle *h, const str
 
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int cb = 0; cb < a->n_cb; cb++) {
+        const struct share all = {.n1 = a->n};
         struct cpu_bn_coef k;
+        size_t at;
+        struct cpu_bn_planes p = planes_of(a, &all, cb, &at);
 
         infer_coef(a, c, cb, &k);
-        for (int n = 0; n < a->n; n++) {
-            size_t o = plane_at(a, n, cb);
-            struct cpu_bn_plane p = {.x = (const float *)c->src[0] + o,
-                                     .r = residual ? residual + o : NULL,
-                                     .out = (float *)c->dst[0] + o,
-                                     .n = a->plane,
-                                     .relu = c->in->flags & BST_IF_RELU};
-
-            be->vec->bn_apply(&p, &k);
-        }
+        p.x = (const float *)c->src[0] + at;
+        p.r = residual ? residual + at : NULL;
+        p.out = (float *)c->dst[0] + at;
+        p.relu = c->in->flags & BST_IF_RELU;
+        be->vec->bn_apply(&p, &k);
     }
     return BST_OK;
 }
@@ -380,30 +390,26 @@ static void bwd_blocks(const struct bst_be *be, const struct cpu_act *a, const s
     for (int cb = s->cb0; cb < s->cb1; cb++) {
         struct cpu_bn_sums *mine = sums_begin(s, cb), all;
         struct cpu_bn_coef k;
+        size_t at;
+        struct cpu_bn_planes p = planes_of(a, s, cb, &at);
 
+        p.x = t->x + at;
+        p.dy = t->dy + at;
+        p.dy2 = t->dy2 ? t->dy2 + at : NULL;
+        p.open = open_at(a, s, cb, t->open);
+        p.out = t->dx + at;
+        p.dr = t->dr ? t->dr + at : NULL;
+        p.relu = t->relu;
         bwd_coef(a, t, cb, &k);
-        for (int pass = 0; pass < 2; pass++) {
-            for (int n = s->n0; n < s->n1; n++) {
-                size_t o = plane_at(a, n, cb);
-                struct cpu_bn_plane p = {.x = t->x + o, .n = a->plane, .out = t->dx + o};
-
-                p.dy = pass && t->dr ? t->dr + o : t->dy + o;
-                if (!pass || !t->dr) {
-                    p.relu = t->relu;
-                    p.dy2 = t->dy2 ? t->dy2 + o : NULL;
-                    p.open = t->open ? t->open + o / a->plane * open_bytes(a) : NULL;
-                    p.dr = t->dr ? t->dr + o : NULL;
-                }
-                if (pass)
-                    be->vec->bn_bwd_apply(&p, &k);
-                else
-                    be->vec->bn_bwd_reduce(&p, &k, mine);
-            }
-            if (pass)
-                continue;
-            sums_end(s, a, cb, &all);
-            bwd_settle(a, t, cb, &all, !s->by_batch || s->me == 0, &k);
+        be->vec->bn_bwd_reduce(&p, &k, mine);
+        sums_end(s, a, cb, &all);
+        bwd_settle(a, t, cb, &all, !s->by_batch || s->me == 0, &k);
+        if (t->dr) { /* holds the gradient behind ReLU and sum by now */
+            p.dy = p.dr;
+            p.dy2 = NULL;
+            p.relu = false;
         }
+        be->vec->bn_bwd_apply(&p, &k);
     }
 }
 

@@ -188,7 +188,7 @@ static enum bst_err describe_avg_fwd(struct bst_be *be, const struct bst_program
 static enum bst_err run_avg_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
 {
     const struct cpu_act *a = &h->act;
-    static const float zero[CPU_LANES];
+    static const struct cpu_bn_coef zero;
     float *y = c->dst[0];
     int planes = a->n * a->n_cb, team = team_of(be, a);
 
@@ -196,8 +196,11 @@ static enum bst_err run_avg_fwd(struct bst_be *be, struct cpu_handle *h, const s
     for (int i = 0; i < planes; i++) {
         int n = i / a->n_cb, c0 = i % a->n_cb * a->block;
         struct cpu_bn_sums t = {{0}, {0}};
+        struct cpu_bn_planes p = {.x = (const float *)c->src[0] + (size_t)i * a->plane,
+                                  .n = a->plane,
+                                  .count = 1};
 
-        be->vec->bn_stats((const float *)c->src[0] + (size_t)i * a->plane, a->plane, zero, &t);
+        be->vec->bn_stats(&p, &zero, &t);
         for (int l = a->block; l < CPU_LANES; l++)
             t.s[l % a->block] += t.s[l];
         for (int l = 0; l < a->block && c0 + l < a->c; l++)

@@ -39,89 +39,135 @@ typedef double v4d __attribute__((vector_size(32), aligned(8), may_alias));
 /* All ones where the bit is set. */
 #define FROM_BITS(b) ((v8i)(((v8i){1, 2, 4, 8, 16, 32, 64, 128} & (int32_t)(b)) != 0))
 
-/* Single-precision sums run over this many reals before they go into doubles. */
+/* Single-precision sums run over about this many reals before they go into doubles. */
 #define CHUNK 2048
 
-static inline __attribute__((always_inline)) void fold(double to[8], const v8 *from)
-{
-    const float *f = (const float *)from;
+/* Running sums of 16 lanes. */
+struct sums {
+    v8 s[2], q[2];
+    size_t n; /* reals in them */
+};
 
-    for (int i = 0; i < 8; i++)
-        to[i] += (double)f[i];
+BODY sums_flush(struct sums *r, struct cpu_bn_sums *t)
+{
+    for (int h = 0; h < 4; h++) {
+        *(v4d *)(t->s + 4 * h) += __builtin_convertvector(((const v4 *)r->s)[h], v4d);
+        *(v4d *)(t->q + 4 * h) += __builtin_convertvector(((const v4 *)r->q)[h], v4d);
+    }
+    memset(r, 0, sizeof *r);
 }
 
-BODY bn_stats(const float *x, size_t n, const float shift[CPU_LANES], struct cpu_bn_sums *t)
+/* The start of the sample behind: a plane is shorter than what the processor needs to see a stream. */
+BODY fetch(const float *x, size_t step)
 {
-    const v8 m0 = LOAD(shift), m1 = LOAD(shift + 8);
-    size_t i = 0;
+    for (size_t i = 0; i < 128; i += 16)
+        __builtin_prefetch(x + step + i);
+}
 
-    while (n - i >= CPU_LANES) {
-        size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
-        v8 s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
+BODY bn_stats(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, struct cpu_bn_sums *t)
+{
+    const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
+    size_t n = p->n;
+    struct sums r = {0};
 
-        for (; i < end; i += CPU_LANES) {
-            v8 d0 = LOAD(x + i) - m0, d1 = LOAD(x + i + 8) - m1;
+    for (int c = 0; c < p->count; c++) {
+        const float *x = p->x + (size_t)c * p->step;
+        size_t i = 0;
 
-            s0 += d0;
-            s1 += d1;
-            q0 += d0 * d0;
-            q1 += d1 * d1;
+#define STEP(h)                                                                                    \
+    do {                                                                                           \
+        v8 d = LOAD(x + i + 8 * (h)) - m[h];                                                       \
+                                                                                                   \
+        r.s[h] += d;                                                                               \
+        r.q[h] += d * d;                                                                           \
+    } while (0)
+        if (c + 1 < p->count)
+            fetch(x, p->step);
+        while (n - i >= CPU_LANES) {
+            size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
+
+            r.n += end - i;
+            for (; i < end; i += CPU_LANES) {
+                STEP(0);
+                STEP(1);
+            }
+            if (r.n >= CHUNK)
+                sums_flush(&r, t);
         }
-        fold(t->s, &s0);
-        fold(t->s + 8, &s1);
-        fold(t->q, &q0);
-        fold(t->q + 8, &q1);
-    }
-    for (size_t j = 0; i + j < n; j++) {
-        float d = x[i + j] - shift[j];
+        if (n - i >= 8) {
+            STEP(0);
+            i += 8;
+        }
+#undef STEP
+        for (size_t j = i % CPU_LANES; i < n; i++, j++) {
+            float d = x[i] - k->mean[j];
 
-        t->s[j] += (double)d;
-        t->q[j] += (double)d * (double)d;
+            t->s[j] += (double)d;
+            t->q[j] += (double)d * (double)d;
+        }
     }
+    sums_flush(&r, t);
 }
 
-BODY bn_apply_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, const bool relu,
+/* The second pass goes backwards: where a block is larger than the cache, the samples that are still there
+ * are the last ones. */
+BODY bn_apply_as(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, const bool relu,
                  const bool residual, const bool stream)
 {
-    const float *x = p->x, *r = p->r;
-    float *out = p->out;
-    uint8_t *open = p->open;
     const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
     const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
-    size_t i = 0, n = p->n;
+    size_t n = p->n;
 
-    for (; n - i >= CPU_LANES; i += CPU_LANES)
-        for (int h = 0; h < 2; h++) {
-            v8 y = (LOAD(x + i + 8 * h) - m[h]) * a[h] + b[h];
+    for (int c = p->count - 1; c >= 0; c--) {
+        const float *x = p->x + (size_t)c * p->step, *r = residual ? p->r + (size_t)c * p->step : NULL;
+        float *out = p->out + (size_t)c * p->step;
+        uint8_t *open = relu && residual && p->open ? p->open + (size_t)c * p->open_step : NULL;
+        size_t i = 0;
+
+#define STEP(h)                                                                                    \
+    do {                                                                                           \
+        v8 y = (LOAD(x + i + 8 * (h)) - m[h]) * a[h] + b[h];                                       \
+                                                                                                   \
+        if (residual)                                                                              \
+            y += LOAD(r + i + 8 * (h));                                                            \
+        if (relu) {                                                                                \
+            v8i pass = OPEN(y);                                                                    \
+                                                                                                   \
+            y = KEEP(y, pass);                                                                     \
+            if (residual && open)                                                                  \
+                open[i / 8 + (h)] = BITS(pass);                                                    \
+        }                                                                                          \
+        if (stream)                                                                                \
+            STREAM(out + i + 8 * (h), y);                                                          \
+        else                                                                                       \
+            STORE(out + i + 8 * (h), y);                                                           \
+    } while (0)
+        if (residual && c)
+            fetch(r, (size_t)0 - p->step);
+        for (; n - i >= CPU_LANES; i += CPU_LANES) {
+            STEP(0);
+            STEP(1);
+        }
+        if (n - i >= 8) {
+            STEP(0);
+            i += 8;
+        }
+#undef STEP
+        if (open && i < n)
+            open[i / 8] = 0;
+        for (size_t j = i % CPU_LANES; i < n; i++, j++) {
+            float y = (x[i] - k->mean[j]) * k->a[j] + k->b[j];
 
             if (residual)
-                y += LOAD(r + i + 8 * h);
-            if (relu) {
-                v8i pass = OPEN(y);
-
-                y = KEEP(y, pass);
-                if (residual && open)
-                    open[i / 8 + (size_t)h] = BITS(pass);
-            }
-            if (stream)
-                STREAM(out + i + 8 * h, y);
-            else
-                STORE(out + i + 8 * h, y);
+                y += r[i];
+            if (open && !(y <= 0.0f))
+                open[i / 8] |= (uint8_t)(1 << i % 8);
+            out[i] = relu && y <= 0.0f ? 0.0f : y;
         }
-    if (residual && open && i < n)
-        memset(open + i / 8, 0, (n - i + 7) / 8);
-    for (size_t j = 0; i < n; i++, j++) {
-        float y = (x[i] - k->mean[j]) * k->a[j] + k->b[j];
-
-        if (residual)
-            y += r[i];
-        if (residual && open && !(y <= 0.0f))
-            open[i / 8] |= (uint8_t)(1 << i % 8);
-        out[i] = relu && y <= 0.0f ? 0.0f : y;
     }
 }
 
-BODY bn_apply(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)
+BODY bn_apply(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)
 {
 #define CASE(RELU, RESIDUAL, FAR)                                                                  \
     if (p->relu == (RELU) && !p->r == !(RESIDUAL) && p->stream == (FAR))                           \
@@ -140,55 +186,75 @@ BODY bn_apply(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)
 /* What the ReLU let through is known from x, or from the bits kept when a residual was added. */
 enum mask { MASK_NONE, MASK_X, MASK_BITS };
 
-BODY bn_bwd_reduce_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k,
+BODY bn_bwd_reduce_as(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
                       struct cpu_bn_sums *t, const enum mask mask, const bool two, const bool keep)
 {
-    const float *x = p->x, *dy = p->dy, *dy2 = p->dy2;
-    const uint8_t *open = p->open;
-    float *dr = p->dr;
     const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
     const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
-    size_t i = 0, n = p->n;
+    size_t n = p->n;
+    struct sums r = {0};
 
-    while (n - i >= CPU_LANES) {
-        size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
-        v8 s[2] = {{0}, {0}}, q[2] = {{0}, {0}};
+    for (int c = 0; c < p->count; c++) {
+        size_t o = (size_t)c * p->step, i = 0;
+        const float *x = p->x + o, *dy = p->dy + o, *dy2 = two ? p->dy2 + o : NULL;
+        const uint8_t *open = mask == MASK_BITS ? p->open + (size_t)c * p->open_step : NULL;
+        float *dr = keep ? p->dr + o : NULL;
 
-        for (; i < end; i += CPU_LANES)
-            for (int h = 0; h < 2; h++) {
-                v8 d = LOAD(x + i + 8 * h) - m[h], g = LOAD(dy + i + 8 * h);
+#define STEP(h)                                                                                    \
+    do {                                                                                           \
+        v8 d = LOAD(x + i + 8 * (h)) - m[h], g = LOAD(dy + i + 8 * (h));                           \
+                                                                                                   \
+        if (two)                                                                                   \
+            g += LOAD(dy2 + i + 8 * (h));                                                          \
+        if (mask == MASK_X)                                                                        \
+            g = KEEP(g, OPEN(d * a[h] + b[h]));                                                    \
+        if (mask == MASK_BITS)                                                                     \
+            g = KEEP(g, FROM_BITS(open[i / 8 + (h)]));                                             \
+        if (keep)                                                                                  \
+            STORE(dr + i + 8 * (h), g);                                                            \
+        r.s[h] += g;                                                                               \
+        r.q[h] += g * d;                                                                           \
+    } while (0)
+        if (c + 1 < p->count) {
+            fetch(x, p->step);
+            fetch(dy, p->step);
+            if (two)
+                fetch(dy2, p->step);
+        }
+        while (n - i >= CPU_LANES) {
+            size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
 
-                if (two)
-                    g += LOAD(dy2 + i + 8 * h);
-                if (mask == MASK_X)
-                    g = KEEP(g, OPEN(d * a[h] + b[h]));
-                if (mask == MASK_BITS)
-                    g = KEEP(g, FROM_BITS(open[i / 8 + (size_t)h]));
-                if (keep)
-                    STORE(dr + i + 8 * h, g);
-                s[h] += g;
-                q[h] += g * d;
+            r.n += end - i;
+            for (; i < end; i += CPU_LANES) {
+                STEP(0);
+                STEP(1);
             }
-        fold(t->s, &s[0]);
-        fold(t->s + 8, &s[1]);
-        fold(t->q, &q[0]);
-        fold(t->q + 8, &q[1]);
-    }
-    for (size_t j = 0; i < n; i++, j++) {
-        float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
+            if (r.n >= CHUNK)
+                sums_flush(&r, t);
+        }
+        if (n - i >= 8) {
+            STEP(0);
+            i += 8;
+        }
+#undef STEP
+        for (size_t j = i % CPU_LANES; i < n; i++, j++) {
+            float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
 
-        if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
-            g = 0.0f;
-        if (mask == MASK_BITS && !(open[i / 8] >> i % 8 & 1))
-            g = 0.0f;
-        if (keep)
-            dr[i] = g;
-        t->s[j] += (double)g;
-        t->q[j] += (double)g * (double)d;
+            if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
+                g = 0.0f;
+            if (mask == MASK_BITS && !(open[i / 8] >> i % 8 & 1))
+                g = 0.0f;
+            if (keep)
+                dr[i] = g;
+            t->s[j] += (double)g;
+            t->q[j] += (double)g * (double)d;
+        }
     }
+    sums_flush(&r, t);
 }
 
-BODY bn_bwd_reduce(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, struct cpu_bn_sums *t)
+BODY bn_bwd_reduce(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
+                   struct cpu_bn_sums *t)
 {
     const bool two = p->dy2, keep = p->dr;
     const enum mask mask = !p->relu ? MASK_NONE : p->open ? MASK_BITS : MASK_X;
@@ -207,38 +273,51 @@ BODY bn_bwd_reduce(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, st
 #undef CASE
 }
 
-BODY bn_bwd_apply_as(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k, const enum mask mask,
-                     const bool two)
+BODY bn_bwd_apply_as(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
+                     const enum mask mask, const bool two)
 {
-    const float *x = p->x, *dy = p->dy, *dy2 = p->dy2;
-    float *out = p->out;
     const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
     const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
     const v8 k0[2] = {LOAD(k->k0), LOAD(k->k0 + 8)}, k1[2] = {LOAD(k->k1), LOAD(k->k1 + 8)};
     const v8 k2[2] = {LOAD(k->k2), LOAD(k->k2 + 8)};
-    size_t i = 0, n = p->n;
+    size_t n = p->n;
 
-    for (; n - i >= CPU_LANES; i += CPU_LANES)
-        for (int h = 0; h < 2; h++) {
-            v8 d = LOAD(x + i + 8 * h) - m[h], g = LOAD(dy + i + 8 * h);
+    for (int c = p->count - 1; c >= 0; c--) {
+        size_t o = (size_t)c * p->step, i = 0;
+        const float *x = p->x + o, *dy = p->dy + o, *dy2 = two ? p->dy2 + o : NULL;
+        float *out = p->out + o;
 
-            if (two)
-                g += LOAD(dy2 + i + 8 * h);
-            if (mask == MASK_X)
-                g = KEEP(g, OPEN(d * a[h] + b[h]));
-            STORE(out + i + 8 * h, k0[h] * g - k1[h] - d * k2[h]);
+#define STEP(h)                                                                                    \
+    do {                                                                                           \
+        v8 d = LOAD(x + i + 8 * (h)) - m[h], g = LOAD(dy + i + 8 * (h));                           \
+                                                                                                   \
+        if (two)                                                                                   \
+            g += LOAD(dy2 + i + 8 * (h));                                                          \
+        if (mask == MASK_X)                                                                        \
+            g = KEEP(g, OPEN(d * a[h] + b[h]));                                                    \
+        STORE(out + i + 8 * (h), k0[h] * g - k1[h] - d * k2[h]);                                   \
+    } while (0)
+        for (; n - i >= CPU_LANES; i += CPU_LANES) {
+            STEP(0);
+            STEP(1);
         }
-    for (size_t j = 0; i < n; i++, j++) {
-        float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
+        if (n - i >= 8) {
+            STEP(0);
+            i += 8;
+        }
+#undef STEP
+        for (size_t j = i % CPU_LANES; i < n; i++, j++) {
+            float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
 
-        if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
-            g = 0.0f;
-        out[i] = k->k0[j] * g - k->k1[j] - d * k->k2[j];
+            if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
+                g = 0.0f;
+            out[i] = k->k0[j] * g - k->k1[j] - d * k->k2[j];
+        }
     }
 }
 
 /* With a residual, the reduction has left g in dr and the caller passes that as dy. */
-BODY bn_bwd_apply(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)
+BODY bn_bwd_apply(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)
 {
     if (p->relu && p->dy2)
         bn_bwd_apply_as(p, k, MASK_X, true);
@@ -403,21 +482,21 @@ BODY max_pool_row_bwd(float *dx, const float *dy, const uint8_t *index, int w, i
 
 /* One set of functions and its table. */
 #define VEC_TABLE(isa, text, attr)                                                                 \
-    attr static void bn_stats_##isa(const float *x, size_t n, const float shift[CPU_LANES],        \
+    attr static void bn_stats_##isa(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,    \
                                     struct cpu_bn_sums *t)                                         \
     {                                                                                              \
-        bn_stats(x, n, shift, t);                                                                  \
+        bn_stats(p, k, t);                                                                         \
     }                                                                                              \
-    attr static void bn_apply_##isa(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k)     \
+    attr static void bn_apply_##isa(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)     \
     {                                                                                              \
         bn_apply(p, k);                                                                            \
     }                                                                                              \
-    attr static void bn_bwd_reduce_##isa(const struct cpu_bn_plane *p,                             \
+    attr static void bn_bwd_reduce_##isa(const struct cpu_bn_planes *p,                             \
                                          const struct cpu_bn_coef *k, struct cpu_bn_sums *t)       \
     {                                                                                              \
         bn_bwd_reduce(p, k, t);                                                                    \
     }                                                                                              \
-    attr static void bn_bwd_apply_##isa(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k) \
+    attr static void bn_bwd_apply_##isa(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k) \
     {                                                                                              \
         bn_bwd_apply(p, k);                                                                        \
     }                                                                                              \

@@ -24,15 +24,18 @@ struct cpu_bn_sums {
     double s[CPU_LANES], q[CPU_LANES];
 };
 
-/* Forward: src x, residual r (NULL: none), dst y. Backward: g = (dy + dy2) where the ReLU was open. */
-struct cpu_bn_plane {
+/* Planes of one channel block, of `count` samples: sample i lies i·step reals on. Forward: src x, residual
+ * r (NULL: none), dst y. Backward: g = (dy + dy2) where the ReLU was open. */
+struct cpu_bn_planes {
     const float *x, *r;
     const float *dy, *dy2; /* dy2: NULL when there is none */
-    uint8_t *open;         /* with ReLU and residual: a bit for each real that passed. A thirty-second
-                              of what reading y again would cost */
+    uint8_t *open;         /* with ReLU and residual: a bit for each real that passed, a thirty-second of
+                              what reading y again would cost; a sample lies open_step bytes on */
     float *out;            /* y or dx */
     float *dr;             /* the residual's gradient: g, written by the reduction */
-    size_t n;              /* reals */
+    size_t n;              /* reals of a plane */
+    size_t step, open_step;
+    int count;
     bool relu;
     bool stream;           /* out goes past the caches; it must lie on 16 bytes. cpu_vec_fence() after */
 };
@@ -44,13 +47,14 @@ struct cpu_sgd_coef {
 
 struct cpu_vec {
     const char *isa;
-    /* s += Σ(x - shift), q += Σ(x - shift)², per lane. */
-    void (*bn_stats)(const float *x, size_t n, const float shift[CPU_LANES], struct cpu_bn_sums *t);
-    void (*bn_apply)(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k);
+    /* s += Σ(x - mean), q += Σ(x - mean)², per lane. */
+    void (*bn_stats)(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
+                     struct cpu_bn_sums *t);
+    void (*bn_apply)(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k);
     /* s += Σg, q += Σg·(x - mean), per lane. */
-    void (*bn_bwd_reduce)(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k,
+    void (*bn_bwd_reduce)(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
                           struct cpu_bn_sums *t);
-    void (*bn_bwd_apply)(const struct cpu_bn_plane *p, const struct cpu_bn_coef *k);
+    void (*bn_bwd_apply)(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k);
     void (*relu)(float *y, const float *x, size_t n);
     void (*relu_bwd)(float *dx, const float *dy, const float *y, size_t n);
     void (*add)(float *z, const float *x, const float *y, size_t n);
