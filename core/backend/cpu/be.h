@@ -30,6 +30,7 @@ struct cpu_handle {
     size_t count;        /* reals of the destination, padding included */
     size_t count2;       /* of the second (dbias) */
     float *table;        /* image: a channel's 256 values */
+    bool grey;           /* grey.c instead of a primitive */
 };
 
 struct cpu_call {
@@ -66,6 +67,12 @@ static inline bool cpu_adds(const struct cpu_call *c, int i)
 {
     return c->step->accumulate && c->p->values[c->in->dst[i]].memory == BST_MEM_GRAD;
 }
+
+/* The weights' gradient of a convolution of one-channel images (grey.c). */
+bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in, const struct bst_wants *w);
+enum bst_err cpu_grey_describe(struct bst_be *be, const struct bst_program *p,
+                               const struct bst_instr *in, struct bst_wants *w, struct cpu_handle *h);
+enum bst_err cpu_grey_run(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c);
 
 /* Below this many reals a parallel region costs more than it saves. */
 #define CPU_SMALL 16384

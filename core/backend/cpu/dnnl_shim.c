@@ -530,3 +530,8 @@ uint32_t shim_layout_of_block(int block)
 {
     return block == 8 ? dnnl_nChw8c : block == 16 ? dnnl_nChw16c : BST_LAYOUT_PLAIN;
 }
+
+uint32_t shim_layout_of_grey_filter(int block)
+{
+    return block == 8 ? dnnl_Abcd8a : dnnl_Abcd16a;
+}

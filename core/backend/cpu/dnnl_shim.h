@@ -56,5 +56,7 @@ size_t shim_layout_bytes(uint32_t layout, const struct bst_shape *s);
 /* Channels kept together in an activation: 1 (plain), 8, 16; 0: a layout the CPU backend does not know. */
 int shim_layout_block(uint32_t layout);
 uint32_t shim_layout_of_block(int block); /* of 1, 8 or 16 */
+/* Of a filter for one input channel, with 8 or 16 output channels innermost. */
+uint32_t shim_layout_of_grey_filter(int block);
 
 #endif

@@ -171,6 +171,8 @@ static enum bst_err describe_conv_bwd_weight(struct bst_be *be, const struct bst
     static const unsigned tries[] = {0, FREE_WEIGHT, FREE_SRC, FREE_SRC | FREE_WEIGHT,
                                      FREE_SRC | FREE_WEIGHT | FREE_DST};
 
+    if (cpu_grey_fits(p, in, w))
+        return cpu_grey_describe(be, p, in, w, h);
     BST_TRY(describe_with(be, p, in, &conv_bwd_weight, tries, 5, w, h));
     return describe_gradient(p, in, accumulate, w, h);
 }
@@ -178,7 +180,7 @@ static enum bst_err describe_conv_bwd_weight(struct bst_be *be, const struct bst
 static enum bst_err run_conv_bwd_weight(struct bst_be *be, struct cpu_handle *h,
                                         const struct cpu_call *c)
 {
-    return run_gradient(be, h, &conv_bwd_weight, c);
+    return h->grey ? cpu_grey_run(be, h, c) : run_gradient(be, h, &conv_bwd_weight, c);
 }
 
 const struct cpu_op cpu_op_conv_bwd_weight = {describe_conv_bwd_weight, run_conv_bwd_weight};

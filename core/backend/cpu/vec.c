@@ -480,69 +480,121 @@ BODY max_pool_row_bwd(float *dx, const float *dy, const uint8_t *index, int w, i
     }
 }
 
+BODY grey_gradient_as(double *sum, const float *x, size_t row, const float *dy, int block, int oh,
+                      int ow, const int stride)
+{
+    v8 acc[9] = {{0}};
+
+    for (int i = 0; i < oh; i++) {
+        const float *r0 = x + (size_t)(i * stride) * row, *r1 = r0 + row, *r2 = r1 + row;
+
+        for (int j = 0; j < ow; j++) {
+            v8 g = LOAD(dy + ((size_t)i * (size_t)ow + (size_t)j) * (size_t)block);
+            size_t at = (size_t)(j * stride);
+
+            acc[0] += g * r0[at];
+            acc[1] += g * r0[at + 1];
+            acc[2] += g * r0[at + 2];
+            acc[3] += g * r1[at];
+            acc[4] += g * r1[at + 1];
+            acc[5] += g * r1[at + 2];
+            acc[6] += g * r2[at];
+            acc[7] += g * r2[at + 1];
+            acc[8] += g * r2[at + 2];
+        }
+    }
+    for (int t = 0; t < 18; t++)
+        *(v4d *)(sum + 4 * t) += __builtin_convertvector(((const v4 *)acc)[t], v4d);
+}
+
+BODY grey_gradient(double *sum, const float *x, size_t row, const float *dy, int block, int oh, int ow,
+                   int stride)
+{
+    if (stride == 1)
+        grey_gradient_as(sum, x, row, dy, block, oh, ow, 1);
+    else
+        grey_gradient_as(sum, x, row, dy, block, oh, ow, stride);
+}
+
 /* One set of functions and its table. */
-#define VEC_TABLE(isa, text, attr)                                                                 \
-    attr static void bn_stats_##isa(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,    \
+#define VEC_TABLE(set, text, attr)                                                                 \
+    attr static void bn_stats_##set(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,    \
                                     struct cpu_bn_sums *t)                                         \
     {                                                                                              \
         bn_stats(p, k, t);                                                                         \
     }                                                                                              \
-    attr static void bn_apply_##isa(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)     \
+    attr static void bn_apply_##set(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)     \
     {                                                                                              \
         bn_apply(p, k);                                                                            \
     }                                                                                              \
-    attr static void bn_bwd_reduce_##isa(const struct cpu_bn_planes *p,                             \
+    attr static void bn_bwd_reduce_##set(const struct cpu_bn_planes *p,                             \
                                          const struct cpu_bn_coef *k, struct cpu_bn_sums *t)       \
     {                                                                                              \
         bn_bwd_reduce(p, k, t);                                                                    \
     }                                                                                              \
-    attr static void bn_bwd_apply_##isa(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k) \
+    attr static void bn_bwd_apply_##set(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k) \
     {                                                                                              \
         bn_bwd_apply(p, k);                                                                        \
     }                                                                                              \
-    attr static void relu_##isa(float *y, const float *x, size_t n)                                \
+    attr static void relu_##set(float *y, const float *x, size_t n)                                \
     {                                                                                              \
         relu(y, x, n);                                                                             \
     }                                                                                              \
-    attr static void relu_bwd_##isa(float *dx, const float *dy, const float *y, size_t n)          \
+    attr static void relu_bwd_##set(float *dx, const float *dy, const float *y, size_t n)          \
     {                                                                                              \
         relu_bwd(dx, dy, y, n);                                                                    \
     }                                                                                              \
-    attr static void add_##isa(float *z, const float *x, const float *y, size_t n)                 \
+    attr static void add_##set(float *z, const float *x, const float *y, size_t n)                 \
     {                                                                                              \
         add(z, x, y, n);                                                                           \
     }                                                                                              \
-    attr static void scale_##isa(float *x, float factor, size_t n)                                 \
+    attr static void scale_##set(float *x, float factor, size_t n)                                 \
     {                                                                                              \
         scale(x, factor, n);                                                                       \
     }                                                                                              \
-    attr static double sum_squares_##isa(const float *x, size_t n)                                 \
+    attr static double sum_squares_##set(const float *x, size_t n)                                 \
     {                                                                                              \
         double s;                                                                                  \
         sum_squares(x, n, &s);                                                                     \
         return s;                                                                                  \
     }                                                                                              \
-    attr static void sgd_##isa(float *w, float *v, const float *g, size_t n,                       \
+    attr static void sgd_##set(float *w, float *v, const float *g, size_t n,                       \
                                const struct cpu_sgd_coef *k)                                       \
     {                                                                                              \
         sgd(w, v, g, n, k);                                                                        \
     }                                                                                              \
-    attr static void max_pool_row_##isa(float *y, uint8_t *index, const float *x, int w, int ow,   \
+    attr static void grey_gradient_##set(double *sum, const float *x, size_t row, const float *dy, \
+                                         int block, int oh, int ow, int stride)                    \
+    {                                                                                              \
+        grey_gradient(sum, x, row, dy, block, oh, ow, stride);                                     \
+    }                                                                                              \
+    attr static void max_pool_row_##set(float *y, uint8_t *index, const float *x, int w, int ow,   \
                                         int block, int kernel, int stride, int pad, int k0,        \
                                         int k1)                                                    \
     {                                                                                              \
         max_pool_row(y, index, x, w, ow, block, kernel, stride, pad, k0, k1);                      \
     }                                                                                              \
-    attr static void max_pool_row_bwd_##isa(float *dx, const float *dy, const uint8_t *index,      \
+    attr static void max_pool_row_bwd_##set(float *dx, const float *dy, const uint8_t *index,      \
                                             int w, int ow, int block, int kernel, int stride,      \
                                             int pad, int k0, int k1)                               \
     {                                                                                              \
         max_pool_row_bwd(dx, dy, index, w, ow, block, kernel, stride, pad, k0, k1);                \
     }                                                                                              \
-    static const struct cpu_vec vec_##isa = {                                                      \
-        text,         bn_stats_##isa, bn_apply_##isa,    bn_bwd_reduce_##isa, bn_bwd_apply_##isa,  \
-        relu_##isa,   relu_bwd_##isa, add_##isa,         scale_##isa,         sum_squares_##isa,   \
-        sgd_##isa,    max_pool_row_##isa, max_pool_row_bwd_##isa,                                  \
+    static const struct cpu_vec vec_##set = {                                                      \
+        .isa = text,                                                                               \
+        .bn_stats = bn_stats_##set,                                                                \
+        .bn_apply = bn_apply_##set,                                                                \
+        .bn_bwd_reduce = bn_bwd_reduce_##set,                                                      \
+        .bn_bwd_apply = bn_bwd_apply_##set,                                                        \
+        .relu = relu_##set,                                                                        \
+        .relu_bwd = relu_bwd_##set,                                                                \
+        .add = add_##set,                                                                          \
+        .scale = scale_##set,                                                                      \
+        .sum_squares = sum_squares_##set,                                                          \
+        .sgd = sgd_##set,                                                                          \
+        .grey_gradient = grey_gradient_##set,                                                      \
+        .max_pool_row = max_pool_row_##set,                                                        \
+        .max_pool_row_bwd = max_pool_row_bwd_##set,                                                \
     };
 
 VEC_TABLE(plain, "plain", )

@@ -61,6 +61,10 @@ struct cpu_vec {
     void (*scale)(float *x, float factor, size_t n);
     double (*sum_squares)(const float *x, size_t n);
     void (*sgd)(float *w, float *v, const float *g, size_t n, const struct cpu_sgd_coef *k);
+    /* sum[tap][lane] += Σ dy[lane]·x over one image with a zero border, rows `row` reals apart; dy: oh × ow
+     * pixels of 8 channels, `block` reals apart. 3×3 taps. */
+    void (*grey_gradient)(double *sum, const float *x, size_t row, const float *dy, int block, int oh,
+                          int ow, int stride);
     /* One output row of a pooling over 8 channels of pixels `block` reals apart: x at the window's
      * first row, rows [k0, k1) of the window lie inside the image of h × w. */
     void (*max_pool_row)(float *y, uint8_t *index, const float *x, int w, int ow, int block, int kernel,
