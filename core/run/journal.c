@@ -228,8 +228,9 @@ enum bst_err bst_journal_open(const char *dir, struct bst_sb *notes, struct bst_
     struct bst_journal *j = bst_xalloc(sizeof *j);
     j->fd = -1;
     bst_run_path(dir, "journal.jsonl", j->path);
+    bool made = !bst_io_exists(j->path);
     enum bst_err err = bst_io_open_write(j->path, O_APPEND, 0600, &j->fd);
-    if (!err)
+    if (!err && made)
         err = bst_io_sync_dir(dir);
     if (!err)
         err = read_journal(j, notes);

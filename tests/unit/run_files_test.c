@@ -22,7 +22,8 @@ static char dir[512];
 static int setup(void **state)
 {
     (void)state;
-    strcpy(dir, "/tmp/bst-files-XXXXXX");
+    /* In memory where there is some: the tests sync thousands of times. */
+    strcpy(dir, access("/dev/shm", W_OK) ? "/tmp/bst-files-XXXXXX" : "/dev/shm/bst-files-XXXXXX");
     return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -36,7 +37,10 @@ static void put(const char *file, const void *data, size_t n)
 {
     char path[768];
     bst_run_path(dir, file, path);
-    assert_int_equal(bst_io_replace_file(path, data, n), BST_OK);
+    FILE *f = fopen(path, "w"); /* thousands of times: without the fsync of the real thing */
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
 }
 
 static char *get(const char *file, size_t *n)
