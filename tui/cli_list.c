@@ -47,7 +47,7 @@ int tui_verb_list(const struct tui_call *c)
                     list[i].preset, list[i].pid, list[i].host);
         }
         if (!n)
-            fprintf(c->err, "no run under %s/\n", BST_RUNS_ROOT);
+            fprintf(c->err, "no run under %s/, and none lives on this machine\n", BST_RUNS_ROOT);
     }
     bst_free(list);
     return TUI_EXIT_DONE;

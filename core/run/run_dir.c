@@ -14,8 +14,10 @@
 #include "core/base/alloc.h"
 #include "core/base/io.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/run/field.h"
+#include "core/run/socket.h"
 
 enum { INFO_CAP = 64 << 10, NAME_TRIES = 10000 };
 
@@ -199,26 +201,107 @@ static int newer(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-enum bst_err bst_run_list(const char *root, struct bst_run_info **out, int *n)
+struct runs {
+    struct bst_run_info *list;
+    int n, room;
+};
+
+static void add_run(struct runs *runs, const char *path, bool only_live)
 {
-    int room = 16;
+    struct bst_run_info info;
+    if (bst_run_info_read(path, &info) || (only_live && !info.live))
+        return;
+    for (int i = 0; i < runs->n; i++)
+        if (!strcmp(runs->list[i].dir, info.dir))
+            return;
+    if (runs->n == runs->room) {
+        runs->room *= 2;
+        runs->list = bst_xrealloc(runs->list, (size_t)runs->room, sizeof *runs->list);
+    }
+    runs->list[runs->n++] = info;
+}
+
+static void add_under(struct runs *runs, const char *root)
+{
     struct dirent *e;
-    *n = 0;
-    *out = bst_xcalloc((size_t)room, sizeof **out);
     DIR *d = opendir(root);
     while (d && (e = readdir(d)) != NULL) {
         char path[768];
         bst_run_path(root, e->d_name, path);
-        if (e->d_name[0] == '.' || bst_run_info_read(path, &(*out)[*n]))
-            continue;
-        if (++*n == room) {
-            room *= 2;
-            *out = bst_xrealloc(*out, (size_t)room, sizeof **out);
-        }
+        if (e->d_name[0] != '.')
+            add_run(runs, path, false);
     }
     if (d)
         closedir(d);
-    qsort(*out, (size_t)*n, sizeof **out, newer);
+}
+
+static const char link_end[] = ".run";
+
+static bool is_link(const char *name)
+{
+    size_t n = strlen(name), end = sizeof link_end - 1;
+    return n > end && !strcmp(name + n - end, link_end);
+}
+
+static void add_registered(struct runs *runs)
+{
+    char dir[BST_SOCKET_PATH];
+    struct dirent *e;
+    if (bst_socket_dir(dir))
+        return;
+    DIR *d = opendir(dir);
+    while (d && (e = readdir(d)) != NULL) {
+        char path[768];
+        struct stat st;
+        bst_run_path(dir, e->d_name, path);
+        if (!is_link(e->d_name))
+            continue;
+        if (stat(path, &st) && errno == ENOENT)
+            unlink(path);
+        else
+            add_run(runs, path, true);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* Socket's path with another end; false where it has none. */
+static bool link_path(const struct bst_run_info *info, char out[768])
+{
+    size_t n = strlen(info->socket), end = strlen(".sock");
+    if (n <= end)
+        return false;
+    snprintf(out, 768, "%.*s%s", (int)(n - end), info->socket, link_end);
+    return true;
+}
+
+void bst_run_register(const struct bst_run_info *info)
+{
+    char path[768];
+    if (!link_path(info, path))
+        return;
+    unlink(path);
+    /* Without it the run is found by its folder. */
+    if (symlink(info->dir, path))
+        bst_log(BST_LOG_WARN, "%s: %s", path, strerror(errno));
+}
+
+void bst_run_unregister(const struct bst_run_info *info)
+{
+    char path[768];
+    if (link_path(info, path))
+        unlink(path);
+}
+
+enum bst_err bst_run_list(const char *root, struct bst_run_info **out, int *n)
+{
+    struct runs runs = {.room = 16};
+    runs.list = bst_xcalloc((size_t)runs.room, sizeof *runs.list);
+    add_under(&runs, root);
+    add_registered(&runs);
+    qsort(runs.list, (size_t)runs.n, sizeof *runs.list, newer);
+    *out = runs.list;
+    *n = runs.n;
     return BST_OK;
 }
 
@@ -226,7 +309,7 @@ static enum bst_err not_one(const char *root, const struct bst_run_info *list, i
 {
     struct bst_sb names;
     if (!n)
-        return bst_fail(BST_E_NOTFOUND, "no run under %s/; give the run's folder", root);
+        return bst_fail(BST_E_NOTFOUND, "no run under %s/, and none lives on this machine", root);
     bst_sb_init(&names, 400);
     for (int i = 0; i < n; i++)
         if (!n_live || list[i].live)
@@ -259,6 +342,21 @@ static enum bst_err find_only(const char *root, char dir[512])
     return err;
 }
 
+static enum bst_err find_by_name(const char *root, const char *name, char dir[512])
+{
+    struct bst_run_info *list;
+    int n, i = 0;
+    BST_TRY(bst_run_list(root, &list, &n));
+    while (i < n && strcmp(list[i].name, name))
+        i++;
+    if (i < n)
+        bst_copy_text(dir, 512, list[i].dir);
+    bst_free(list);
+    return i < n ? BST_OK
+                 : bst_fail(BST_E_NOTFOUND, "%s: no such run; `bstune list` shows those there are",
+                            name);
+}
+
 enum bst_err bst_run_find(const char *root, const char *what, char dir[512])
 {
     char path[768];
@@ -276,5 +374,5 @@ enum bst_err bst_run_find(const char *root, const char *what, char dir[512])
         bst_copy_text(dir, 512, info.dir);
         return BST_OK;
     }
-    return bst_fail(BST_E_NOTFOUND, "%s: no such run; `bstune list` shows those there are", what);
+    return find_by_name(root, what, dir);
 }

@@ -93,6 +93,7 @@ static enum bst_err open_control(struct bst_session *s)
     bst_copy_text(s->info.socket, sizeof s->info.socket, bst_server_path(s->server));
     bst_server_publish(s->server, &s->status);
     BST_TRY(write_info(s, "running"));
+    bst_run_register(&s->info);
     BST_TRY(write_preset(s));
     if (s->cfg.ready)
         s->cfg.ready(s->cfg.arg);
@@ -444,6 +445,7 @@ static void close_all(struct bst_session *s, const char *state)
         bst_session_write_status(s);
         if (write_info(s, state))
             bst_log(BST_LOG_ERROR, "%s", bst_err_text());
+        bst_run_unregister(&s->info);
     }
     if (s->signals)
         bst_signals_on_usr1(s->signals, NULL, NULL);

@@ -32,19 +32,23 @@ static enum bst_err check_dir(const char *dir)
     return BST_OK;
 }
 
-static void place(char *out, size_t room)
+enum bst_err bst_socket_dir(char out[BST_SOCKET_PATH])
 {
-    const char *dir = getenv("BSTUNE_SOCKET_DIR");
-    if (dir && *dir)
-        bst_copy_text(out, room, dir);
+    const char *given = getenv("BSTUNE_SOCKET_DIR");
+    if (!given || !*given)
+        snprintf(out, BST_SOCKET_PATH, "/tmp/bstune-%u", (unsigned)geteuid());
+    else if (strlen(given) >= BST_SOCKET_PATH)
+        return bst_fail(BST_E_RANGE, "BSTUNE_SOCKET_DIR is longer than %d bytes",
+                        BST_SOCKET_PATH - 1);
     else
-        snprintf(out, room, "/tmp/bstune-%u", (unsigned)geteuid());
+        bst_copy_text(out, BST_SOCKET_PATH, given);
+    return BST_OK;
 }
 
 enum bst_err bst_socket_path(const char *run_dir, char out[BST_SOCKET_PATH])
 {
-    char dir[4096], host[256] = "", name[64];
-    place(dir, sizeof dir);
+    char dir[BST_SOCKET_PATH], host[256] = "", name[64];
+    BST_TRY(bst_socket_dir(dir));
     if (gethostname(host, sizeof host - 1))
         host[0] = '\0';
     /* A shared folder may show other machines' sockets: the host's name keeps them apart. */

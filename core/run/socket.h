@@ -17,6 +17,9 @@ struct bst_socket {
     ino_t ino;
 };
 
+/* The folder of this user's sockets, whether it is there or not. BST_E_RANGE when too long. */
+BST_MUST_USE enum bst_err bst_socket_dir(char out[BST_SOCKET_PATH]);
+
 /* The path for a run, a function of the host's name and the run's folder. BST_E_RANGE when it does
  * not fit a socket's address. */
 BST_MUST_USE enum bst_err bst_socket_path(const char *run_dir, char out[BST_SOCKET_PATH]);

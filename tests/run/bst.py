@@ -86,7 +86,7 @@ class Run:
         place.runs.append(self)
 
     def said(self):
-        return (self.place.path / f"{self.name}.out").read_text(errors="replace")
+        return pathlib.Path(self.out.name).read_text(errors="replace")
 
     def lines(self, file):
         try:

@@ -62,5 +62,24 @@ def a_dead_trainer_leaves_no_obstacle():
         check("BST-704" in notes, f"nothing said that it had been killed: {notes}")
 
 
+def a_run_is_found_from_anywhere():
+    with Place() as p:
+        r = p.start("far", max_epochs=4000, eval_interval="never")
+        r.wait_update(2)
+        (p.path / "else").mkdir()
+        home = p.path
+        p.path = home / "else"
+        rc, out, _ = p.cli("list", "--json")
+        check(rc == 0 and [x["name"] for x in json.loads(out)] == ["far"], out)
+        for which in ((), ("far",)):
+            rc, out, err = p.cli("status", "--json", *which)
+            check(rc == 0 and json.loads(out)["run"] == "far", f"{which}: {err}")
+        check(p.cli("stop")[0] == 0, "stop")
+        r.end()
+        check(json.loads(p.cli("list", "--json")[1]) == [], "still listed after its end")
+        p.path = home
+
+
 if __name__ == "__main__":
-    main(fifty_starters_one_winner, names_count_up, a_dead_trainer_leaves_no_obstacle)
+    main(fifty_starters_one_winner, names_count_up, a_dead_trainer_leaves_no_obstacle,
+         a_run_is_found_from_anywhere)
