@@ -108,6 +108,7 @@ static enum bst_err open_trainer(struct bst_session *s)
     s->status.n_devices = s->train_cfg.ranks;
     bst_copy_text(s->status.backend, sizeof s->status.backend, s->train_cfg.backend->name);
     BST_TRY(bst_trainer_open(&s->train_cfg, &s->trainer));
+    BST_TRY(bst_start_check_data(&s->preset, bst_trainer_data(s->trainer)));
     s->env = (struct bst_plan_env){
         .dataset = (uint64_t)bst_trainer_data(s->trainer)->n[BST_TRAIN],
         .ranks = (uint64_t)s->train_cfg.ranks,

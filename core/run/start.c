@@ -101,3 +101,14 @@ enum bst_err bst_start_live(const struct bst_preset *preset, const struct bst_pl
     BST_TRY(make_schedule(preset, env, &out->schedule));
     return bst_plan_split(out, env);
 }
+
+enum bst_err bst_start_check_data(const struct bst_preset *p, const struct bst_data_info *info)
+{
+    const struct bst_numbers *lists[] = {&p->data.mean, &p->data.std};
+    static const char *const keys[] = {"data.mean", "data.std"};
+    for (int i = 0; i < 2; i++)
+        if (lists[i]->n > 1 && lists[i]->n != info->channels)
+            return bst_fail(BST_E_ARG, "%s: %d numbers, but the images have %d channel%s", keys[i],
+                            lists[i]->n, info->channels, info->channels == 1 ? "" : "s");
+    return BST_OK;
+}

@@ -22,4 +22,8 @@ BST_MUST_USE enum bst_err bst_start_train_cfg(const struct bst_preset *preset,
 BST_MUST_USE enum bst_err bst_start_live(const struct bst_preset *preset,
                                          const struct bst_plan_env *env, struct bst_live *out);
 
+/* BST_E_ARG when the preset normalises more channels than the images have, or fewer. */
+BST_MUST_USE enum bst_err bst_start_check_data(const struct bst_preset *p,
+                                               const struct bst_data_info *info);
+
 #endif

@@ -58,10 +58,18 @@ if [ $code != 2 ] || [ "$(cat "$dir/out")" != "$want" ]; then
     bad=1
 fi
 
+"$bstune" run quickstart --headless --run-dir "$dir/grey" --set data.format=shapes \
+    --set data.mean='[0.1, 0.2, 0.3]' >"$dir/out" 2>&1
+code=$?
+if [ $code = 0 ] || ! grep -q 'data.mean: 3 numbers, but the images have 1 channel$' "$dir/out"; then
+    echo "three means for grey images: exit $code, $(cat "$dir/out")"
+    bad=1
+fi
+
 # All of them, so that a new one is not forgotten here.
 n=$(find "$(dirname "$0")/../../presets" -name '*.yaml' | wc -l)
-if [ "$(find "$dir" -name metrics.jsonl | wc -l)" != "$n" ]; then
-    echo "there are $n presets; $(find "$dir" -name metrics.jsonl | wc -l) were trained"
+if [ "$(find "$dir" -maxdepth 2 -name weights.safetensors | wc -l)" != "$n" ]; then
+    echo "there are $n presets; $(find "$dir" -maxdepth 2 -name weights.safetensors | wc -l) were trained"
     bad=1
 fi
 exit $bad
