@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh [options] [resnet8 resnet18 resnet50]: ./dev bench. PyTorch is looked for in BSTUNE_TORCH_PYTHON, else in
-# .venv, which is made where pip can reach an index; without it bstune is shown alone.
+# run.sh [options] [resnet8 resnet18 resnet50], run.sh jpeg [options]: ./dev bench. PyTorch is looked for in
+# BSTUNE_TORCH_PYTHON, else in .venv, which is made where pip can reach an index; without it bstune is shown
+# alone, and JPEG loading not at all.
 set -eu
 cd "$(dirname "$0")/../.."
 venv=.venv
@@ -11,4 +12,13 @@ if [ -z "$python" ]; then
     fi
     [ ! -x $venv/bin/python ] || python=$venv/bin/python
 fi
-exec python3 tests/bench/bench.py build/tests/bench_train ${python:+--python "$python"} "$@"
+if [ "${1-}" = jpeg ]; then
+    shift
+    exec "${python:-python3}" tests/bench/jpeg.py "$@"
+fi
+status=0
+python3 tests/bench/bench.py build/tests/bench_train ${python:+--python "$python"} "$@" || status=$?
+if [ $# -eq 0 ] && [ -n "$python" ]; then
+    "$python" tests/bench/jpeg.py || status=$?
+fi
+exit $status
