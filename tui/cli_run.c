@@ -46,26 +46,50 @@ static int load(const struct tui_call *c, struct tui_run *r, const char *name, i
     return code;
 }
 
-/* What a run was started with is what it goes on with. */
+/* A run's length may be set anew; it becomes a change like any other. */
+static void ask_length(struct tui_run *r, const struct bst_preset *given)
+{
+    char text[32];
+    bst_interval_format(bst_preset_length(given), text);
+    snprintf(r->first, sizeof r->first, "length =%s", text);
+}
+
+/* What a run was started with is what it goes on with: of the keys given now, those that differ are
+ * named, and the length is taken. */
+static void compare_sets(const struct tui_call *c, struct tui_run *r,
+                         const struct bst_preset *given)
+{
+    struct bst_preset_difference diff[BST_N_PARAMS];
+    int n = bst_preset_diff(&r->preset, given, diff);
+    for (int i = 0; i < n; i++) {
+        const struct bst_param_info *key = bst_param_at(diff[i].id);
+        if (given->origin[diff[i].id] != BST_ORIGIN_SET)
+            continue;
+        if (key->live == BST_PARAM_LENGTH)
+            ask_length(r, given);
+        else
+            fprintf(c->err, "bstune run: %s stays %s, as the run was started%s\n", key->key,
+                    diff[i].before, key->live == BST_PARAM_LIVE ? "; `bstune ctl` changes it" : "");
+    }
+}
+
 static int resume(const struct tui_call *c, struct tui_run *r)
 {
     char path[768];
-    struct bst_preset_difference diff[BST_N_PARAMS];
-    struct bst_preset given = r->preset;
+    struct bst_preset given;
     bst_run_path(r->dir, "preset.yaml", path);
     if (access(path, F_OK)) {
         if (c->cli->n_operands)
             return TUI_EXIT_DONE;
         return tui_usage(c, "%s: no run to resume, and no PRESET to start one", r->dir);
     }
-    int code = load(c, r, path, 0);
-    if (code || !c->cli->n_operands)
-        return code;
-    int n = bst_preset_diff(&r->preset, &given, diff);
-    for (int i = 0; i < n; i++)
-        fprintf(c->err, "bstune run: %s stays %s, the run was started with it (asked for: %s)\n",
-                bst_param_at(diff[i].id)->key, diff[i].before, diff[i].after);
-    return TUI_EXIT_DONE;
+    int code = load(c, r, path, r->n_sets);
+    given = r->preset;
+    if (!code)
+        code = load(c, r, path, 0);
+    if (!code)
+        compare_sets(c, r, &given);
+    return code;
 }
 
 static int newest_of(const struct tui_call *c, struct tui_run *r)

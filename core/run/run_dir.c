@@ -23,8 +23,8 @@ enum { INFO_CAP = 64 << 10, NAME_TRIES = 10000 };
 
 #define I(kind, name) BST_FIELD(struct bst_run_info, kind, name)
 static const struct bst_field info_fields[] = {
-    I(STR, name),   I(STR, dir),   I(STR, host),    I(INT, pid),   I(STR, socket),
-    I(STR, preset), I(STR, state), I(F64, started), I(F64, ended),
+    I(STR, name),   I(STR, dir),       I(STR, host),  I(INT, pid),     I(STR, socket),
+    I(STR, preset), I(STR, preset_id), I(STR, state), I(F64, started), I(F64, ended),
 };
 #undef I
 enum { N_INFO = sizeof info_fields / sizeof *info_fields };

@@ -14,6 +14,7 @@ struct bst_run_info {
     char name[80];
     char dir[512]; /* in full */
     char host[80], preset[80], socket[108];
+    char preset_id[65]; /* the name that `preset NAME` takes; "" when it had none */
     char state[16]; /* "running", "done", "failed", "preempted", "stopped"; "killed" once it is none
                        of them */
     int pid;

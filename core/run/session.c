@@ -45,6 +45,7 @@ static void fill_identity(struct bst_session *s)
     bst_copy_text(info->dir, sizeof info->dir, s->cfg.dir);
     bst_copy_text(info->preset, sizeof info->preset,
                   s->preset.name[0] ? s->preset.name : s->preset.id);
+    bst_copy_text(info->preset_id, sizeof info->preset_id, s->preset.id);
     info->pid = getpid();
     info->started = bst_clock_wall();
     bst_copy_text(st->run, sizeof st->run, info->name);
@@ -76,11 +77,21 @@ static void usr1(void *arg)
     bst_server_check_socket(arg);
 }
 
+/* What the process before has left in run.json. */
+static void read_before(struct bst_session *s)
+{
+    struct bst_run_info before;
+    if (!s->cfg.resume || bst_run_info_read(s->cfg.dir, &before))
+        return;
+    s->killed_pid = before.ended > 0 ? 0 : before.pid;
+    /* The preset was read from the run's own folder, whose file is not called what it was. */
+    bst_copy_text(s->preset.id, sizeof s->preset.id, before.preset_id);
+    bst_copy_text(s->info.preset_id, sizeof s->info.preset_id, before.preset_id);
+}
+
 /* Socket and run.json first: whoever started the run can attach while the data are still read. */
 static enum bst_err open_control(struct bst_session *s)
 {
-    struct bst_run_info before;
-    bool killed = s->cfg.resume && !bst_run_info_read(s->cfg.dir, &before) && !before.ended;
     struct bst_server_cfg cfg = {
         .run = s->info.name,
         .dir = s->info.dir,
@@ -88,6 +99,7 @@ static enum bst_err open_control(struct bst_session *s)
         .wake_fd = s->wake_fd,
         .interrupt = &s->interrupt,
     };
+    read_before(s);
     BST_TRY(bst_server_open(&cfg, &s->server));
     bst_signals_on_usr1(s->signals, usr1, s->server);
     bst_copy_text(s->info.socket, sizeof s->info.socket, bst_server_path(s->server));
@@ -97,7 +109,6 @@ static enum bst_err open_control(struct bst_session *s)
     BST_TRY(write_preset(s));
     if (s->cfg.ready)
         s->cfg.ready(s->cfg.arg);
-    s->killed_pid = killed ? before.pid : 0;
     return BST_OK;
 }
 
@@ -320,7 +331,6 @@ static enum bst_err turn(struct bst_session *s)
     if (s->at.samples >= s->live.schedule.total)
         return BST_OK;
     bst_session_phase(s, BST_PHASE_TRAINING);
-    BST_TRY(bst_session_replay(s));
     return bst_session_update(s);
 }
 
@@ -332,6 +342,9 @@ static enum bst_err train(struct bst_session *s)
             return BST_OK;
         if (s->lost)
             return bst_fail(BST_E_STATE, "a rewind was written down and could not be done");
+        /* Before the end is looked at: a change put back may move it. */
+        BST_TRY(bst_session_replay(s));
+        bst_session_first_command(s);
         if (s->at.samples >= s->live.schedule.total && !s->pending && !s->paused && !eval_due(s))
             return BST_OK;
         enum bst_err err = turn(s);

@@ -189,3 +189,13 @@ void bst_session_commands(struct bst_session *s, bool urgent_only)
            bst_server_next(s->server, urgent_only || s->pending, &in))
         take(s, &in);
 }
+
+void bst_session_first_command(struct bst_session *s)
+{
+    struct bst_inbound in = {.source = "resume"};
+    if (!s->cfg.first_command || s->first_given || s->next_replay < s->n_replay)
+        return;
+    s->first_given = true;
+    bst_copy_text(in.text, sizeof in.text, s->cfg.first_command);
+    take(s, &in);
+}

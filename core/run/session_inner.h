@@ -74,7 +74,7 @@ struct bst_session {
     struct bst_undo held_undo;
     uint64_t held_metrics;
 
-    bool paused, stopping;
+    bool paused, stopping, first_given;
     bool lost; /* a rewind was written down and could not be done */
     struct bst_inbound eval_for[BST_WAITERS_MAX], checkpoint_for[BST_WAITERS_MAX], stop_for;
     int n_eval_for, n_checkpoint_for;
@@ -130,6 +130,8 @@ void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
 
 /* session_command.c: what the socket brings. */
 void bst_session_commands(struct bst_session *s, bool urgent_only);
+/* The one that came with the start, once everything before it is in force. */
+void bst_session_first_command(struct bst_session *s);
 void bst_session_answer(struct bst_session *s, const struct bst_inbound *in,
                         const struct bst_outcome *o);
 void bst_session_answer_text(struct bst_session *s, const struct bst_inbound *in,

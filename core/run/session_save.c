@@ -58,6 +58,15 @@ static struct conditions conditions_now(const struct bst_session *s)
     return c;
 }
 
+/* Of the last entry that is in force: those still to be put back do not belong to a checkpoint yet.
+ */
+static uint64_t seq_in_force(const struct bst_session *s)
+{
+    if (s->next_replay < s->n_replay)
+        return bst_journal_at(s->journal, s->replay[s->next_replay])->seq - 1;
+    return bst_journal_seq(s->journal);
+}
+
 static void print_state(const struct bst_session *s, uint64_t metrics_bytes, struct bst_sb *out)
 {
     struct bst_json j;
@@ -73,7 +82,7 @@ static void print_state(const struct bst_session *s, uint64_t metrics_bytes, str
     bst_json_open(&j, "conditions", '{');
     bst_fields_print(condition_fields, N_CONDITIONS, &c, &j);
     bst_json_close(&j, '}');
-    bst_json_uint(&j, "journal_seq", bst_journal_seq(s->journal));
+    bst_json_uint(&j, "journal_seq", seq_in_force(s));
     bst_json_uint(&j, "metrics_bytes", metrics_bytes);
     bst_live_print(&s->live, "live", &j);
     bst_json_close(&j, '}');
@@ -122,8 +131,8 @@ static enum bst_err save_now(struct bst_session *s, struct bst_checkpoint *made)
 
 static bool is_saved(const struct bst_session *s)
 {
-    return s->saved && s->saved_update == s->at.update &&
-           s->saved_seq == bst_journal_seq(s->journal) && s->saved_next_eval == s->at.next_eval;
+    return s->saved && s->saved_update == s->at.update && s->saved_seq == seq_in_force(s) &&
+           s->saved_next_eval == s->at.next_eval;
 }
 
 enum bst_err bst_session_save(struct bst_session *s)
@@ -147,7 +156,7 @@ enum bst_err bst_session_save(struct bst_session *s)
     s->save_again = s->save_pause = 0;
     s->saved = true;
     s->saved_update = s->at.update;
-    s->saved_seq = bst_journal_seq(s->journal);
+    s->saved_seq = seq_in_force(s);
     s->saved_next_eval = s->at.next_eval;
     s->checkpoint_seq = made.seq;
     s->status.last_checkpoint_samples = (struct bst_metric){(double)s->at.samples, true};

@@ -126,6 +126,67 @@ def rewind_brings_the_weights_back():
         check(r.weights() == whole.weights() and r.series() == whole.series(), "a trace of the change is left")
 
 
+def a_resume_goes_on_with_the_changes():
+    """Acknowledged after the last checkpoint, and again after a checkpoint made while they were put back."""
+    with Place() as p:
+        slow = {"data__image_size": 24, "model__width": 8, "max_epochs": 12, "checkpoint_interval": "never"}
+        r = p.start("r", **slow)
+        r.wait_update(40)
+        for command in ("batch +20%", "lr x0.5"):
+            check(r.ctl(*command.split())[0] == 0, command)
+        first, second = [e["update"] for e in r.journal()]
+        r.wait_update(second + 2)
+        r.send(9)
+        r.process.wait()
+        r = p.start("r", resume=True)
+        rc, reply = r_ready(r).ctl("checkpoint")
+        check(rc == 0, f"{reply}")
+        n = r.status()["update"]
+        check(n < first, f"too fast for this test: {n} of {first}")
+        rc, reply = r.ctl("lr", "x0.9")
+        check(rc == 1 and "puts back" in reply["text"], f"{reply}")
+        r.send(9)
+        r.process.wait()
+        r = p.start("r", resume=True)
+        until(lambda: r.status().get("update", 0) > second + 1, "the changes to be put back")
+        m = {x["update"]: x for x in r.metrics()}
+        check(m[first - 1]["global_batch_size"] == 32 and m[first]["global_batch_size"] == 38, "the batch")
+        check(near(m[second]["learning_rate"], m[second - 1]["learning_rate"] / 2) or
+              m[second]["learning_rate"] < 0.6 * m[second - 1]["learning_rate"], "the rate")
+        rc, reply = r.ctl("undo")
+        check(rc == 0 and reply["changes"][0]["key"] == "learning_rate", f"{reply}")
+        rc, reply = r.ctl("undo")
+        check(rc == 0 and reply["changes"][0]["new"] == 32, f"{reply}")
+
+
+def r_ready(r):
+    until(lambda: r.status().get("phase") == "training", "training again")
+    return r
+
+
+def a_run_is_made_longer():
+    with Place() as p:
+        r = p.start("l", max_epochs=2).end()
+        rc, _, err = p.cli("run", "--resume", "--run-dir", r.dir, "--headless", "--set", "max_epochs=3", "--set", "momentum=0.5")
+        check(rc == 0 and "momentum stays 0.9" in err, err)
+        check(r.metrics()[-1]["samples"] == 3 * 640, "not longer")
+        e = r.journal()[-1]
+        check(e["command"] == "length =3ep" and e["source"] == "resume" and e["outcome"] == "applied", f"{e}")
+        check([x["samples"] for x in r.metrics("eval")] == [640, 1280, 1920], "evaluations")
+
+
+def pausing_ends_an_evaluation():
+    with Place() as p:
+        r = p.start("e", **{**LONG, "eval_interval": "1ep"}, data__eval_count=20000)
+        r.wait_phase("evaluating")
+        start = time.monotonic()
+        check(r.ctl("pause")[0] == 0 and not r.metrics("eval"), "the evaluation was waited for")
+        check(time.monotonic() - start < 20, "took long")
+        check(r.ctl("resume")[0] == 0, "resume")
+        until(lambda: r.metrics("eval"), "the evaluation after all")
+        check(r.metrics("eval")[0]["samples"] == 640, "at another place")
+
+
 def a_preset_is_one_change():
     with Place() as p:
         (p.path / "other.yaml").write_text(
@@ -226,5 +287,6 @@ def exit_codes():
 
 if __name__ == "__main__":
     main(plus_twenty_percent_is_exact_and_immediate, presses_are_one_proposal, memory_decides_to_the_byte,
-         undo_and_redo, rewind_brings_the_weights_back, a_preset_is_one_change, a_paused_run_takes_changes,
+         undo_and_redo, rewind_brings_the_weights_back, a_resume_goes_on_with_the_changes, a_run_is_made_longer,
+         pausing_ends_an_evaluation, a_preset_is_one_change, a_paused_run_takes_changes,
          one_holds_the_lease, a_readonly_run_takes_nothing, exit_codes)
