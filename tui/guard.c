@@ -81,6 +81,14 @@ static void restore(const struct terminal *t)
     tcsetattr(STDIN_FILENO, TCSANOW, &t->settings);
 }
 
+static bool differs(const struct terminal *t)
+{
+    struct termios now;
+    return t->there && !tcgetattr(STDIN_FILENO, &now) &&
+           (now.c_lflag != t->settings.c_lflag || now.c_iflag != t->settings.c_iflag ||
+            now.c_oflag != t->settings.c_oflag);
+}
+
 /* Waits for the child; what asks us to end is for the child to do. */
 static int watch(pid_t child, const sigset_t *set)
 {
@@ -123,7 +131,8 @@ int tui_guard(void)
     }
     int status = watch(child, &set);
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (!WIFEXITED(status))
+    /* A library may end the process by exit: that is no better than a signal. */
+    if (!WIFEXITED(status) || differs(&t))
         restore(&t);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return code;
