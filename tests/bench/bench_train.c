@@ -1,6 +1,7 @@
-/* bench_train NET STEM CHANNELS SIZE CLASSES BATCH THREADS: trains on one generated batch, on command.
- * A line on standard input is "full N", "ceiling N" (nothing but convolutions and fc) or "rss"; the
- * answer is one line: seconds for the N updates, or the process's peak resident bytes. */
+/* bench_train NET STEM CHANNELS SIZE CLASSES BATCH THREADS: trains on one generated batch, on
+ * command. A line on standard input is "full N", "ceiling N" (nothing but convolutions and fc) or
+ * "rss"; the answer is one line: seconds for the N updates, or the process's peak resident bytes.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static enum bst_err updates(struct rig *r, int n, bool ceiling)
         BST_TRY(rig_pass(r));
         if (ceiling)
             continue;
-        BST_TRY(r->b->sum_squares(r->be, r->m.base[BST_MEM_GRAD], r->params->trained_bytes, &squares));
+        BST_TRY(
+            r->b->sum_squares(r->be, r->m.base[BST_MEM_GRAD], r->params->trained_bytes, &squares));
         BST_TRY(rig_update(r));
     }
     return BST_OK;

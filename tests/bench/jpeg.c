@@ -1,6 +1,6 @@
-/* Loads images of a folder for tests/bench/jpeg.py. Reads lines "PART AUGMENT FLOAT COUNT" from standard
- * input, answers each with "CPU-SECONDS SECONDS" of loading so many, over all threads. FLOAT 1 adds what a
- * trainer does next: to normalised floats. */
+/* Loads images of a folder for tests/bench/jpeg.py. Reads lines "PART AUGMENT FLOAT COUNT" from
+ * standard input, answers each with "CPU-SECONDS SECONDS" of loading so many, over all threads.
+ * FLOAT 1 adds what a trainer does next: to normalised floats. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

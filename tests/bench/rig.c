@@ -7,8 +7,8 @@
 #include "core/base/rng.h"
 #include "nets/nets.h"
 
-/* He et al. 2015 for what is multiplied; a fraction of each image and weight is what tests look at, so
- * nothing is left at zero but biases. */
+/* He et al. 2015 for what is multiplied; a fraction of each image and weight is what tests look at,
+ * so nothing is left at zero but biases. */
 static enum bst_err fill_parameter(struct rig *r, int i)
 {
     const struct bst_param_slot *s = &r->params->slots[i];

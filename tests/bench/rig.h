@@ -1,5 +1,5 @@
-/* One rank's net without a trainer: a compiled program, its memories, generated images. For the bench
- * and for tests that run whole programs. One thread, the one that opened it. */
+/* One rank's net without a trainer: a compiled program, its memories, generated images. For the
+ * bench and for tests that run whole programs. One thread, the one that opened it. */
 #ifndef TESTS_BENCH_RIG_H
 #define TESTS_BENCH_RIG_H
 

@@ -1,5 +1,5 @@
-/* The CPU backend on whole nets: no reference implementation in any shipped net, large batches agree with
- * ref, the same numbers from run to run and with another rank beside it. */
+/* The CPU backend on whole nets: no reference implementation in any shipped net, large batches
+ * agree with ref, the same numbers from run to run and with another rank beside it. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,7 +15,8 @@
 #include "nets/nets.h"
 #include "tests/bench/rig.h"
 
-static struct rig_cfg config(const char *backend, const char *net, int channels, int size, int batch)
+static struct rig_cfg config(const char *backend, const char *net, int channels, int size,
+                             int batch)
 {
     struct rig_cfg c = {.backend = backend, .batch = batch, .threads = 2, .seed = 7};
 
@@ -43,8 +44,8 @@ static int n_reference(const struct bst_program *p)
     return n;
 }
 
-static void check_implementations(struct bst_be *be, const struct bst_net *net, int channels, int size,
-                                  bool training)
+static void check_implementations(struct bst_be *be, const struct bst_net *net, int channels,
+                                  int size, bool training)
 {
     const struct rig_cfg c = config("cpu", net->name, channels, size, 2);
     const struct bst_compile_opts o = {.training = training};
@@ -124,7 +125,8 @@ static double gradient_distance(struct rig *a, struct rig *b)
 /* Large enough for results that go past the caches and for blocks shared by batch. */
 static void large_batch(void **state)
 {
-    struct rig_cfg c = config("cpu", "resnet8", 1, 28, 48), plain = config("ref", "resnet8", 1, 28, 48);
+    struct rig_cfg c = config("cpu", "resnet8", 1, 28, 48),
+                   plain = config("ref", "resnet8", 1, 28, 48);
     struct rig a, b;
 
     (void)state;

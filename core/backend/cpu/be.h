@@ -69,9 +69,11 @@ static inline bool cpu_adds(const struct cpu_call *c, int i)
 }
 
 /* The weights' gradient of a convolution of one-channel images (grey.c). */
-bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in, const struct bst_wants *w);
+bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in,
+                   const struct bst_wants *w);
 enum bst_err cpu_grey_describe(struct bst_be *be, const struct bst_program *p,
-                               const struct bst_instr *in, struct bst_wants *w, struct cpu_handle *h);
+                               const struct bst_instr *in, struct bst_wants *w,
+                               struct cpu_handle *h);
 enum bst_err cpu_grey_run(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c);
 
 /* Below this many reals a parallel region costs more than it saves. */
@@ -89,7 +91,7 @@ enum bst_err cpu_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, void
 /* A parameter to and from plain host doubles (plain.c). */
 enum bst_err cpu_export_plain(struct bst_be *be, const struct bst_param_slot *slot, const void *at,
                               double *out);
-enum bst_err cpu_import_plain(struct bst_be *be, const struct bst_param_slot *slot, const double *in,
-                              void *at);
+enum bst_err cpu_import_plain(struct bst_be *be, const struct bst_param_slot *slot,
+                              const double *in, void *at);
 
 #endif

@@ -1,6 +1,6 @@
-/* Batch norm with what is around it in one instruction. Each channel block is read for its sums and,
- * while it is in cache, again to be normalised. Where there are too few channel blocks for the team,
- * all of it works on each block, a part of the batch a thread. */
+/* Batch norm with what is around it in one instruction. Each channel block is read for its sums
+ * and, while it is in cache, again to be normalised. Where there are too few channel blocks for the
+ * team, all of it works on each block, a part of the batch a thread. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 enum { BLOCK_SUMS = 2 }; /* a thread's partial sums of this block and of the one before */
 
-/* Saved: mean, then 1/√(var + eps), of every channel with padding; with a residual and a ReLU then a bit
- * for every real that passed, plane after plane in whole bytes. */
+/* Saved: mean, then 1/√(var + eps), of every channel with padding; with a residual and a ReLU then
+ * a bit for every real that passed, plane after plane in whole bytes. */
 static size_t stats_bytes(const struct cpu_act *a)
 {
     return (size_t)a->n_cb * (size_t)a->block * 2 * sizeof(float);
@@ -29,8 +29,8 @@ static bool keeps_open(const struct bst_instr *in)
     return (in->flags & BST_IF_RELU) && (in->flags & BST_IF_RESIDUAL);
 }
 
-/* Results larger than this leave the caches before they are read again: written past them, they cost
- * no read of the line that is overwritten. */
+/* Results larger than this leave the caches before they are read again: written past them, they
+ * cost no read of the line that is overwritten. */
 #define STREAM_BYTES ((size_t)1 << 20)
 
 static bool streams(const struct cpu_act *a, const void *out, const void *from)
@@ -81,7 +81,8 @@ static struct cpu_bn_sums *sums_begin(const struct share *s, int cb)
 }
 
 /* Sums of all threads in their order, then the lanes that belong to one channel: `block` values. */
-static void sums_end(const struct share *s, const struct cpu_act *a, int cb, struct cpu_bn_sums *out)
+static void sums_end(const struct share *s, const struct cpu_act *a, int cb,
+                     struct cpu_bn_sums *out)
 {
     memset(out, 0, sizeof *out);
     if (s->by_batch) {
@@ -284,7 +285,8 @@ static enum bst_err describe_infer(struct bst_be *be, const struct bst_program *
 static void infer_coef(const struct cpu_act *a, const struct cpu_call *call, int cb,
                        struct cpu_bn_coef *k)
 {
-    const float *scale = call->src[1], *shift = call->src[2], *mean = call->src[3], *var = call->src[4];
+    const float *scale = call->src[1], *shift = call->src[2], *mean = call->src[3],
+                *var = call->src[4];
 
     for (int l = 0; l < a->block; l++) {
         int c = cb * a->block + l;
@@ -345,7 +347,8 @@ struct bwd_args {
     bool relu, add_scale, add_shift;
 };
 
-static void bwd_coef(const struct cpu_act *a, const struct bwd_args *t, int cb, struct cpu_bn_coef *k)
+static void bwd_coef(const struct cpu_act *a, const struct bwd_args *t, int cb,
+                     struct cpu_bn_coef *k)
 {
     const float *mean = t->saved + cb * a->block, *inv = mean + a->n_cb * a->block;
 

@@ -136,7 +136,8 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
 }
 
 static enum bst_err run(struct bst_be *be, const struct bst_program *p, const struct bst_instr *in,
-                        void *const *src, void *const *dst, void *scratch, const struct bst_step *step)
+                        void *const *src, void *const *dst, void *scratch,
+                        const struct bst_step *step)
 {
     const struct cpu_call call = {p, in, src, dst, scratch, step};
 

@@ -7,8 +7,8 @@
 
 #include "core/base/alloc.h"
 
-/* A memory descriptor is a value in major 2 and a handle in major 3. `md_ref` is what calls take and
- * queries return: a pointer to const either way. */
+/* A memory descriptor is a value in major 2 and a handle in major 3. `md_ref` is what calls take
+ * and queries return: a pointer to const either way. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t md_ref;
 #else
@@ -34,8 +34,8 @@ struct shim_prim {
     struct shim *shim;
     dnnl_primitive_t prim;
     dnnl_exec_arg_t args[MAX_ARGS];
-    void *at[MAX_ARGS];   /* addresses now in the memory objects */
-    int role[MAX_ARGS];   /* SHIM_N_ROLES: scratch */
+    void *at[MAX_ARGS]; /* addresses now in the memory objects */
+    int role[MAX_ARGS]; /* SHIM_N_ROLES: scratch */
     int n_args;
     size_t scratch_bytes;
     char impl[48];
@@ -95,7 +95,8 @@ static dnnl_status_t md_make(struct md *m, const struct bst_shape *s, uint32_t l
     dnnl_dims_t dims;
 
     dims_of(s, dims);
-    return dnnl_memory_desc_create_with_tag(&m->d, s->rank, dims, dnnl_f32, tag_of(layout, s->rank));
+    return dnnl_memory_desc_create_with_tag(&m->d, s->rank, dims, dnnl_f32,
+                                            tag_of(layout, s->rank));
 }
 
 static void md_drop(struct md *m)
@@ -193,8 +194,8 @@ static dnnl_status_t op_desc_init(const struct shim_op *op, const struct md *m, 
         return dnnl_convolution_backward_data_desc_init(&d->conv, dnnl_convolution_direct, src, wei,
                                                         dst, stride, pad, pad);
     case SHIM_CONV_BWD_WEIGHT:
-        return dnnl_convolution_backward_weights_desc_init(
-            &d->conv, dnnl_convolution_direct, src, wei, NULL, dst, stride, pad, pad);
+        return dnnl_convolution_backward_weights_desc_init(&d->conv, dnnl_convolution_direct, src,
+                                                           wei, NULL, dst, stride, pad, pad);
     case SHIM_LINEAR_FWD:
         return dnnl_inner_product_forward_desc_init(&d->linear, dnnl_forward_training, src, wei,
                                                     bias, dst);

@@ -1,5 +1,6 @@
-/* oneDNN behind one face for its majors 2 and 3: the only file pair that knows a dnnl_ name. What it
- * offers is a primitive over tensors given as shape and layout number, with the arguments by role.
+/* oneDNN behind one face for its majors 2 and 3: the only file pair that knows a dnnl_ name. What
+ * it offers is a primitive over tensors given as shape and layout number, with the arguments by
+ * role.
  *
  * A layout number is PLAIN, or the library's own format tag: a tag does not depend on the shape, so
  * that the same number describes a weight whatever the batch. Numbers are never stored in files.
@@ -15,8 +16,8 @@ struct shim_prim;
 struct shim_tensor {
     struct bst_shape shape;
     uint32_t layout; /* BST_LAYOUT_ANY: the library may choose; set once it has */
-    uint32_t now;    /* the layout the value has already, BST_LAYOUT_ANY: none yet. Several numbers can
-                        name the same bytes (kernels of 1×1); then this one is given */
+    uint32_t now; /* the layout the value has already, BST_LAYOUT_ANY: none yet. Several numbers can
+                     name the same bytes (kernels of 1×1); then this one is given */
 };
 
 enum shim_kind {
@@ -30,7 +31,8 @@ enum shim_kind {
     SHIM_N_KINDS
 };
 
-/* The roles are those of the forward pass: BWD_DATA reads dst (dy) and weight and writes src (dx). */
+/* The roles are those of the forward pass: BWD_DATA reads dst (dy) and weight and writes src (dx).
+ */
 enum shim_role { SHIM_SRC, SHIM_WEIGHT, SHIM_BIAS, SHIM_DST, SHIM_N_ROLES };
 
 struct shim_op {
@@ -44,8 +46,8 @@ void shim_close(struct shim *s);
 void shim_version(char *out, size_t room); /* "oneDNN 2.6.3" */
 
 /* Makes the first implementation that is not a reference one (100 times slower, and chosen by the
- * library without a word) and whose activations have channel blocks that the CPU backend knows. Fills in the
- * layouts chosen. BST_E_UNSUPPORTED: there is none for these layouts. */
+ * library without a word) and whose activations have channel blocks that the CPU backend knows.
+ * Fills in the layouts chosen. BST_E_UNSUPPORTED: there is none for these layouts. */
 enum bst_err shim_prim_new(struct shim *s, struct shim_op *op, struct shim_prim **out);
 void shim_prim_free(struct shim_prim *p);
 const char *shim_prim_impl(const struct shim_prim *p); /* "jit:avx2"; lives as long as p */
@@ -53,7 +55,8 @@ size_t shim_prim_scratch(const struct shim_prim *p);
 enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], void *scratch);
 
 size_t shim_layout_bytes(uint32_t layout, const struct bst_shape *s);
-/* Channels kept together in an activation: 1 (plain), 8, 16; 0: a layout the CPU backend does not know. */
+/* Channels kept together in an activation: 1 (plain), 8, 16; 0: a layout the CPU backend does not
+ * know. */
 int shim_layout_block(uint32_t layout);
 uint32_t shim_layout_of_block(int block); /* of 1, 8 or 16 */
 /* Of a filter for one input channel, with 8 or 16 output channels innermost. */

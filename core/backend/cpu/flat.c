@@ -20,7 +20,8 @@ static size_t cut(size_t n, int t, int team)
     return at < n ? at : n;
 }
 
-enum bst_err cpu_sum(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs, size_t bytes)
+enum bst_err cpu_sum(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
+                     size_t bytes)
 {
     enum { AT_ONCE = 4096 }; /* reals that stay in the first-level cache between the terms */
     size_t n = bytes / sizeof(float);
@@ -65,8 +66,7 @@ enum bst_err cpu_copy(struct bst_be *be, void *dst, const void *src, size_t byte
     for (int t = 0; t < team; t++) {
         size_t i = cut(n, t, team);
 
-        memcpy((float *)dst + i, (const float *)src + i,
-               (cut(n, t + 1, team) - i) * sizeof(float));
+        memcpy((float *)dst + i, (const float *)src + i, (cut(n, t + 1, team) - i) * sizeof(float));
     }
     return BST_OK;
 }
@@ -92,9 +92,9 @@ enum bst_err cpu_sum_squares(struct bst_be *be, const void *x, size_t bytes, dou
 enum bst_err cpu_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, void *v, const void *g,
                      size_t bytes)
 {
-    const struct cpu_sgd_coef k = {(float)how->lr,          (float)how->momentum,
-                                   (float)how->weight_decay, (float)how->grad_factor,
-                                   how->nesterov,           how->first};
+    const struct cpu_sgd_coef k = {
+        (float)how->lr,          (float)how->momentum, (float)how->weight_decay,
+        (float)how->grad_factor, how->nesterov,        how->first};
     size_t n = bytes / sizeof(float);
     int team = team_of(be, n);
 

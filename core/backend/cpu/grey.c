@@ -1,5 +1,6 @@
-/* The weights' gradient of a 3×3 convolution of one-channel images. oneDNN wants the image padded to eight
- * channels for it, which is a reorder and eight times the work; here it is nine dot products. */
+/* The weights' gradient of a 3×3 convolution of one-channel images. oneDNN wants the image padded
+ * to eight channels for it, which is a reorder and eight times the work; here it is nine dot
+ * products. */
 #include <string.h>
 
 #include "core/backend/cpu/be.h"
@@ -23,7 +24,8 @@ static size_t sums_count(const struct cpu_handle *h)
     return (size_t)h->out.n_cb * (size_t)h->out.block * TAPS;
 }
 
-bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in, const struct bst_wants *w)
+bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in,
+                   const struct bst_wants *w)
 {
     const struct bst_shape *x = &p->values[in->src[0]].shape;
     int block = shim_layout_block(w->src[1]);
@@ -33,7 +35,8 @@ bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in, cons
 }
 
 enum bst_err cpu_grey_describe(struct bst_be *be, const struct bst_program *p,
-                               const struct bst_instr *in, struct bst_wants *w, struct cpu_handle *h)
+                               const struct bst_instr *in, struct bst_wants *w,
+                               struct cpu_handle *h)
 {
     BST_TRY(cpu_act_init(&h->act, &p->values[in->src[0]].shape, w->src[0]));
     BST_TRY(cpu_act_init(&h->out, &p->values[in->src[1]].shape, w->src[1]));
@@ -52,8 +55,8 @@ static void pad(const struct cpu_handle *h, const struct bst_window *win, const 
 }
 
 /* Samples [n0, n1) into one thread's sums. */
-static void part(const struct bst_be *be, const struct cpu_handle *h, const struct cpu_call *c, int n0,
-                 int n1, float *image, double *sums)
+static void part(const struct bst_be *be, const struct cpu_handle *h, const struct cpu_call *c,
+                 int n0, int n1, float *image, double *sums)
 {
     const struct bst_window *win = &c->in->window;
     const struct cpu_act *o = &h->out;
@@ -63,12 +66,12 @@ static void part(const struct bst_be *be, const struct cpu_handle *h, const stru
     for (int n = n0; n < n1; n++) {
         pad(h, win, (const float *)c->src[0] + (size_t)n * h->act.plane, image);
         for (int cb = 0; cb < o->n_cb; cb++) {
-            const float *dy = (const float *)c->src[1] +
-                              ((size_t)n * (size_t)o->n_cb + (size_t)cb) * o->plane;
+            const float *dy =
+                (const float *)c->src[1] + ((size_t)n * (size_t)o->n_cb + (size_t)cb) * o->plane;
 
             for (int l = 0; l < o->block; l += 8)
-                be->vec->grey_gradient(sums + (cb * o->block + l) * TAPS, image,
-                                       padded_row(h, win), dy + l, o->block, o->h, o->w, win->stride);
+                be->vec->grey_gradient(sums + (cb * o->block + l) * TAPS, image, padded_row(h, win),
+                                       dy + l, o->block, o->h, o->w, win->stride);
         }
     }
 }

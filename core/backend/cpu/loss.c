@@ -21,7 +21,8 @@ static enum bst_err describe_loss(struct bst_be *be, const struct bst_program *p
     return BST_OK;
 }
 
-/* Loss of one row; dlogits may be NULL or be the logits. *correct: the first of the largest is the label. */
+/* Loss of one row; dlogits may be NULL or be the logits. *correct: the first of the largest is the
+ * label. */
 static double row_loss(const float *x, float *dx, int k, int label, const struct bst_step *step,
                        double *correct)
 {
@@ -63,8 +64,8 @@ static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const stru
         size_t at = (size_t)i * (size_t)k;
 
         if (i < valid)
-            loss[i] = row_loss(x + at, dx ? dx + at : NULL, k, c->step->labels[i], c->step,
-                               &correct[i]);
+            loss[i] =
+                row_loss(x + at, dx ? dx + at : NULL, k, c->step->labels[i], c->step, &correct[i]);
         else if (dx)
             memset(dx + at, 0, (size_t)k * sizeof *dx);
     }

@@ -22,7 +22,8 @@ static const struct roles linear_fwd = {SHIM_LINEAR_FWD, {0, 1, 2, DST(0)}};
 static const struct roles linear_bwd_data = {SHIM_LINEAR_BWD_DATA, {DST(0), 1, NONE, 0}};
 static const struct roles linear_bwd_weight = {SHIM_LINEAR_BWD_WEIGHT, {0, DST(0), DST(1), 1}};
 
-static const struct bst_value *operand(const struct bst_program *p, const struct bst_instr *in, int at)
+static const struct bst_value *operand(const struct bst_program *p, const struct bst_instr *in,
+                                       int at)
 {
     return &p->values[at < 0 ? in->dst[-1 - at] : in->src[at]];
 }
@@ -207,7 +208,8 @@ static enum bst_err describe_linear_fwd(struct bst_be *be, const struct bst_prog
     return describe_linear(be, p, in, &linear_fwd, w, h);
 }
 
-static enum bst_err run_linear_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_linear_fwd(struct bst_be *be, struct cpu_handle *h,
+                                   const struct cpu_call *c)
 {
     (void)be;
     return execute(h, &linear_fwd, c, c->dst);
@@ -261,7 +263,8 @@ static enum bst_err describe_reorder(struct bst_be *be, const struct bst_program
     BST_TRY(shim_prim_new(be->shim, &op, &h->prim));
     h->prim_scratch = (shim_prim_scratch(h->prim) + 63) / 64 * 64;
     w->scratch_bytes = h->prim_scratch;
-    return describe_gradient(p, in, accumulate && p->values[in->dst[0]].memory == BST_MEM_GRAD, w, h);
+    return describe_gradient(p, in, accumulate && p->values[in->dst[0]].memory == BST_MEM_GRAD, w,
+                             h);
 }
 
 static enum bst_err run_reorder(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)

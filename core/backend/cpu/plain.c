@@ -44,8 +44,8 @@ enum bst_err cpu_export_plain(struct bst_be *be, const struct bst_param_slot *sl
     return err;
 }
 
-enum bst_err cpu_import_plain(struct bst_be *be, const struct bst_param_slot *slot, const double *in,
-                              void *at)
+enum bst_err cpu_import_plain(struct bst_be *be, const struct bst_param_slot *slot,
+                              const double *in, void *at)
 {
     size_t n = (size_t)bst_shape_count(&slot->shape);
     void *dense;

@@ -1,4 +1,5 @@
-/* Poolings. A maximum remembers its place in the window as one byte, in the layout of its output. */
+/* Poolings. A maximum remembers its place in the window as one byte, in the layout of its output.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@ static int team_of(const struct bst_be *be, const struct cpu_act *a)
 }
 
 /* h->act: the side of x; h->out: the side of y. Both have the layout of what is read. */
-static enum bst_err describe_max(const struct bst_program *p, const struct bst_instr *in, int x, int y,
-                                 uint32_t layout, struct cpu_handle *h)
+static enum bst_err describe_max(const struct bst_program *p, const struct bst_instr *in, int x,
+                                 int y, uint32_t layout, struct cpu_handle *h)
 {
     if (in->window.kernel * in->window.kernel > 256 || in->window.pad >= in->window.kernel)
         return bst_fail(BST_E_UNSUPPORTED, "%s: window of %d", in->name, in->window.kernel);
@@ -196,9 +197,8 @@ static enum bst_err run_avg_fwd(struct bst_be *be, struct cpu_handle *h, const s
     for (int i = 0; i < planes; i++) {
         int n = i / a->n_cb, c0 = i % a->n_cb * a->block;
         struct cpu_bn_sums t = {{0}, {0}};
-        struct cpu_bn_planes p = {.x = (const float *)c->src[0] + (size_t)i * a->plane,
-                                  .n = a->plane,
-                                  .count = 1};
+        struct cpu_bn_planes p = {
+            .x = (const float *)c->src[0] + (size_t)i * a->plane, .n = a->plane, .count = 1};
 
         be->vec->bn_stats(&p, &zero, &t);
         for (int l = a->block; l < CPU_LANES; l++)

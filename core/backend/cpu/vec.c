@@ -6,8 +6,8 @@
 #include <immintrin.h>
 #endif
 
-/* Bodies are written once with vector extensions and inlined into one function an instruction set: a
- * body takes no vector by value, since that would be another call convention in each. */
+/* Bodies are written once with vector extensions and inlined into one function an instruction set:
+ * a body takes no vector by value, since that would be another call convention in each. */
 #define BODY static inline __attribute__((always_inline)) void
 
 typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
@@ -28,8 +28,7 @@ typedef double v4d __attribute__((vector_size(32), aligned(8), may_alias));
 #define LOW(v) __builtin_shufflevector(v, v, 0, 1, 2, 3)
 #define HIGH(v) __builtin_shufflevector(v, v, 4, 5, 6, 7)
 #define STREAM(p, v) (_mm_stream_ps(p, (__m128)LOW(v)), _mm_stream_ps((p) + 4, (__m128)HIGH(v)))
-#define BITS(m) \
-    (uint8_t)(_mm_movemask_ps((__m128)LOW(m)) | _mm_movemask_ps((__m128)HIGH(m)) << 4)
+#define BITS(m) (uint8_t)(_mm_movemask_ps((__m128)LOW(m)) | _mm_movemask_ps((__m128)HIGH(m)) << 4)
 #else
 #define STREAM(p, v) STORE(p, v)
 #define BITS(m)                                                                                    \
@@ -57,7 +56,8 @@ BODY sums_flush(struct sums *r, struct cpu_bn_sums *t)
     memset(r, 0, sizeof *r);
 }
 
-/* The start of the sample behind: a plane is shorter than what the processor needs to see a stream. */
+/* The start of the sample behind: a plane is shorter than what the processor needs to see a stream.
+ */
 BODY fetch(const float *x, size_t step)
 {
     for (size_t i = 0; i < 128; i += 16)
@@ -109,8 +109,8 @@ BODY bn_stats(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, struct
     sums_flush(&r, t);
 }
 
-/* The second pass goes backwards: where a block is larger than the cache, the samples that are still there
- * are the last ones. */
+/* The second pass goes backwards: where a block is larger than the cache, the samples that are
+ * still there are the last ones. */
 BODY bn_apply_as(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, const bool relu,
                  const bool residual, const bool stream)
 {
@@ -119,7 +119,8 @@ BODY bn_apply_as(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, con
     size_t n = p->n;
 
     for (int c = p->count - 1; c >= 0; c--) {
-        const float *x = p->x + (size_t)c * p->step, *r = residual ? p->r + (size_t)c * p->step : NULL;
+        const float *x = p->x + (size_t)c * p->step,
+                    *r = residual ? p->r + (size_t)c * p->step : NULL;
         float *out = p->out + (size_t)c * p->step;
         uint8_t *open = relu && residual && p->open ? p->open + (size_t)c * p->open_step : NULL;
         size_t i = 0;
@@ -507,8 +508,8 @@ BODY grey_gradient_as(double *sum, const float *x, size_t row, const float *dy, 
         *(v4d *)(sum + 4 * t) += __builtin_convertvector(((const v4 *)acc)[t], v4d);
 }
 
-BODY grey_gradient(double *sum, const float *x, size_t row, const float *dy, int block, int oh, int ow,
-                   int stride)
+BODY grey_gradient(double *sum, const float *x, size_t row, const float *dy, int block, int oh,
+                   int ow, int stride)
 {
     if (stride == 1)
         grey_gradient_as(sum, x, row, dy, block, oh, ow, 1);
@@ -523,16 +524,17 @@ BODY grey_gradient(double *sum, const float *x, size_t row, const float *dy, int
     {                                                                                              \
         bn_stats(p, k, t);                                                                         \
     }                                                                                              \
-    attr static void bn_apply_##set(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)     \
+    attr static void bn_apply_##set(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)    \
     {                                                                                              \
         bn_apply(p, k);                                                                            \
     }                                                                                              \
-    attr static void bn_bwd_reduce_##set(const struct cpu_bn_planes *p,                             \
+    attr static void bn_bwd_reduce_##set(const struct cpu_bn_planes *p,                            \
                                          const struct cpu_bn_coef *k, struct cpu_bn_sums *t)       \
     {                                                                                              \
         bn_bwd_reduce(p, k, t);                                                                    \
     }                                                                                              \
-    attr static void bn_bwd_apply_##set(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k) \
+    attr static void bn_bwd_apply_##set(const struct cpu_bn_planes *p,                             \
+                                        const struct cpu_bn_coef *k)                               \
     {                                                                                              \
         bn_bwd_apply(p, k);                                                                        \
     }                                                                                              \
