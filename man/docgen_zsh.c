@@ -39,14 +39,15 @@ static void zsh_option(struct bst_sb *out, const struct tui_option_info *o, bool
 static void zsh_verb(struct bst_sb *out, int v)
 {
     const struct tui_verb_info *verb = tui_verb_at((enum tui_verb)v);
+    static const char preset_verb[] =
+        " '--json[Print JSON]' '*--set[Set a key of the preset]:key:_bstune_set'"
+        " '1:what:(list show check diff)' '*:preset:_bstune_presets'";
     static const char *const operands[] = {
         [TUI_TAKES_NOTHING] = "",
         [TUI_TAKES_PRESET] = " '*:preset:_bstune_presets'",
         [TUI_TAKES_RUN] = " '*:run:_bstune_runs'",
         [TUI_TAKES_RUN_AND_COMMAND] = " '*:command:_bstune_commands'",
-        [TUI_TAKES_PRESET_VERB] =
-            " '--json[Print JSON]' '*--set[Set a key of the preset]:key:_bstune_set'"
-            " '1:what:(list show check diff)' '*:preset:_bstune_presets'",
+        [TUI_TAKES_PRESET_VERB] = preset_verb,
     };
     bst_sb_addf(out, "        %s)\n            _arguments -s \\\n", verb->word);
     for (int i = 0; i < TUI_N_OPTIONS; i++)
