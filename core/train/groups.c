@@ -46,8 +46,8 @@ static bool decays(const struct bst_train_cfg *cfg, enum bst_param_kind kind)
 static void add_run(struct bst_trainer *t, int i, double weight_decay)
 {
     const struct bst_param_slot *slot = &t->ranks[0].params->slots[i];
-    struct sgd_run *last = t->n_runs ? &t->runs[t->n_runs - 1] : NULL;
-    bool next_to_it = last && t->factor[i - 1] > 0;
+    struct sgd_run *last = t->runs + t->n_runs - (t->n_runs > 0);
+    bool next_to_it = t->n_runs && t->factor[i - 1] > 0;
     if (next_to_it && last->factor == t->factor[i] && last->weight_decay == weight_decay)
         last->bytes = slot->offset + slot->bytes - last->offset;
     else
