@@ -7,7 +7,5 @@
 
 /* Waits for an event of this kind; gives BST_CLIENT_CLOSED when the trainer went away first. */
 enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_event kind);
-/* Gives one command and prints what it came to; the exit code. `dir`: the run's folder. */
-int tui_give_command(const struct tui_call *c, const char *dir, const char *text);
 
 #endif

@@ -74,18 +74,6 @@ void tui_count(double v, char out[TUI_NUM])
     snprintf(out, TUI_NUM, "%.*f%c", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, v, units[unit]);
 }
 
-void tui_grouped(uint64_t v, char out[TUI_NUM])
-{
-    char digits[TUI_NUM];
-    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)v), at = 0;
-    for (int i = 0; i < n; i++) {
-        if (i && (n - i) % 3 == 0)
-            out[at++] = ' ';
-        out[at++] = digits[i];
-    }
-    out[at] = '\0';
-}
-
 static int unit_of(double bytes)
 {
     int unit = 0;

@@ -17,8 +17,6 @@ void tui_percent(struct bst_metric m, char out[TUI_NUM]);            /* 0…1: "
 void tui_percent1(struct bst_metric m, char out[TUI_NUM]);           /* "86.1 %", "n/a" */
 /* "1234", "12.3k", "1.23M": at most five columns. */
 void tui_count(double v, char out[TUI_NUM]);
-/* Thousands set apart: "60 000". */
-void tui_grouped(uint64_t v, char out[TUI_NUM]);
 /* "1.2/8.0 GiB" in the larger one's unit; either may be n/a. */
 void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * TUI_NUM]);
 void tui_bytes(struct bst_metric m, char out[TUI_NUM]); /* "1.23 GiB", "n/a" */

@@ -82,17 +82,6 @@ void tui_frame_text(const struct tui_frame *f, struct bst_sb *out)
     }
 }
 
-void tui_frame_styles(const struct tui_frame *f, struct bst_sb *out)
-{
-    for (int y = 0; y < f->h; y++) {
-        for (int x = 0; x < f->w; x++) {
-            int style = f->cells[y * f->w + x].style;
-            bst_sb_addc(out, style == TUI_NORMAL ? '.' : (char)('a' + style - 1));
-        }
-        bst_sb_addc(out, '\n');
-    }
-}
-
 struct tui_area tui_area_all(struct tui_frame *f)
 {
     return (struct tui_area){f, 0, 0, f->w, f->h};
@@ -127,7 +116,8 @@ static const struct {
     {L'▸', '>'}, {L'✓', '*'}, {L'┊', ':'}, {L'│', '|'}, {L'“', '"'}, {L'”', '"'}, {L'’', '\''},
 };
 
-wchar_t tui_plain(const struct tui_frame *f, wchar_t ch)
+/* A character of the console's own, or what stands for it in ASCII. */
+static wchar_t plain_char(const struct tui_frame *f, wchar_t ch)
 {
     if (!f->ascii || (ch >= L' ' && ch < 127))
         return ch;
@@ -149,7 +139,7 @@ void tui_cell_put(struct tui_area a, int x, int y, enum tui_style style, wchar_t
 {
     if (x < 0 || y < 0 || x >= a.w || y >= a.h || a.x + x >= a.f->w || a.y + y >= a.f->h)
         return;
-    ch = tui_plain(a.f, ch);
+    ch = plain_char(a.f, ch);
     int wide = width_of(a.f, ch) == 2;
     struct tui_cell *c = &a.f->cells[(a.y + y) * a.f->w + a.x + x];
     if (wide && (x + 1 >= a.w || a.x + x + 1 >= a.f->w)) {
@@ -187,7 +177,7 @@ static int put_clean(struct tui_area a, int x, int y, int limit, enum tui_style 
     for (size_t i = 0; i < text->len;) {
         wchar_t ch;
         i += next_char(text->data + i, text->len - i, &ch);
-        ch = tui_plain(a.f, ch);
+        ch = plain_char(a.f, ch);
         int w = width_of(a.f, ch);
         if (w < 0) {
             ch = L'?';

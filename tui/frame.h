@@ -39,8 +39,6 @@ void tui_frame_fini(struct tui_frame *f);
 void tui_frame_clear(struct tui_frame *f);
 /* Rows without trailing blanks, each ended by a newline. */
 void tui_frame_text(const struct tui_frame *f, struct bst_sb *out);
-/* The same with the styles: after each row one of `.` or a letter per cell, TUI_N_STYLES ≤ 26. */
-void tui_frame_styles(const struct tui_frame *f, struct bst_sb *out);
 
 struct tui_area tui_area_all(struct tui_frame *f);
 struct tui_area tui_area_sub(struct tui_area a, int x, int y, int w, int h);
@@ -64,7 +62,5 @@ void tui_hline(struct tui_area a, int x, int y, int n, enum tui_style style);
 void tui_vline(struct tui_area a, int x, int y, int n, enum tui_style style);
 void tui_box(struct tui_area a, enum tui_style style);
 
-/* A character of the console's own, or what stands for it in ASCII. */
-wchar_t tui_plain(const struct tui_frame *f, wchar_t ch);
 
 #endif

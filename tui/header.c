@@ -18,7 +18,8 @@ void tui_batch_text(const struct bst_status *s, char *out, size_t room)
                  s->n_devices);
 }
 
-wchar_t tui_phase_mark(const struct tui_model *m, enum tui_style *style, const char **words)
+/* Mark and style of a phase: what is seen without reading. */
+static wchar_t phase_mark(const struct tui_model *m, enum tui_style *style, const char **words)
 {
     static const struct {
         wchar_t mark;
@@ -77,7 +78,7 @@ static void draw_first(const struct tui_model *m, struct tui_area a)
     enum tui_style style;
     const char *words;
     char flags[160], text[160];
-    wchar_t mark = tui_phase_mark(m, &style, &words);
+    wchar_t mark = phase_mark(m, &style, &words);
     right_flags(m, flags, sizeof flags);
     int room = a.w - (flags[0] ? tui_columns(a.f, flags) + 2 : 0);
     if (flags[0])
@@ -163,7 +164,7 @@ void tui_line_draw(const struct tui_model *m, struct tui_area a)
         tui_footer_draw(m, tui_area_sub(a, 0, a.h - 1, a.w, 1));
         a = tui_area_sub(a, 0, 0, a.w, a.h - 1);
     }
-    wchar_t mark = tui_phase_mark(m, &style, &words);
+    wchar_t mark = phase_mark(m, &style, &words);
     tui_cell_put(a, 0, 0, style, mark);
     x = 2;
     if (!m->has_status) {

@@ -67,7 +67,7 @@ static bool key_line(int i, struct line *l)
     return false;
 }
 
-int tui_help_lines(void)
+static int count_lines(void)
 {
     return TUI_N_REQUESTS + 2 * TUI_N_GROUPS + 2 + BST_N_COMMANDS + N_WORDS + NOTES;
 }
@@ -108,8 +108,8 @@ static void make_line(int i, struct line *l)
 
 void tui_help_draw(const struct tui_model *m, struct tui_area a)
 {
-    struct tui_area in = tui_dialog(a, 100, tui_help_lines() + 2, " Help: Up, Down, Esc closes ");
-    int n = tui_help_lines(), first = m->view.overlay_scroll;
+    struct tui_area in = tui_dialog(a, 100, count_lines() + 2, " Help: Up, Down, Esc closes ");
+    int n = count_lines(), first = m->view.overlay_scroll;
     first = first > n - in.h ? n - in.h : first;
     first = first < 0 ? 0 : first;
     int tab = in.w >= 64 ? 16 : 12;

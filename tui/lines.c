@@ -32,7 +32,8 @@ static bool say(const char *text)
     return ok;
 }
 
-void tui_line_text(const struct bst_status *s, struct bst_sb *out)
+/* One line on where the run stands, without its end. */
+static void add_line_text(const struct bst_status *s, struct bst_sb *out)
 {
     char text[160];
     bst_sb_addf(out, "%s  epoch %.2f/%g  update %llu", bst_phase_name(s->phase), s->epoch,
@@ -63,7 +64,7 @@ static bool say_status(struct lines *l, const struct bst_status *s)
     l->phase = s->phase;
     l->said = now;
     bst_sb_init(&line, LINE_CAP);
-    tui_line_text(s, &line);
+    add_line_text(s, &line);
     bool ok = say(line.data);
     bst_sb_fini(&line);
     return ok;

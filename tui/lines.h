@@ -8,7 +8,5 @@
 
 /* Until the run is over or the output is closed. Returns the exit code. */
 int tui_lines(const struct tui_console_cfg *cfg, struct tui_link *link, const char *warning);
-/* One line on where the run stands, without its end. */
-void tui_line_text(const struct bst_status *s, struct bst_sb *out);
 
 #endif

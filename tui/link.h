@@ -40,7 +40,5 @@ struct tui_link_ops {
     bool (*has_lease)(const struct tui_link *l);
 };
 
-/* The run in `dir`: BST_E_NOTFOUND or BST_E_IO when there is neither a trainer nor a history. */
-BST_MUST_USE enum bst_err tui_live_open(const char *dir, bool readonly, struct tui_link **out);
 
 #endif

@@ -277,7 +277,8 @@ static const struct tui_link_ops live_ops = {
     .has_lease = live_has_lease,
 };
 
-enum bst_err tui_live_open(const char *dir, bool readonly, struct tui_link **out)
+/* The run in `dir`: BST_E_NOTFOUND or BST_E_IO when there is neither a trainer nor a history. */
+static enum bst_err open_live(const char *dir, bool readonly, struct tui_link **out)
 {
     struct live *l = bst_xalloc(sizeof *l);
     l->link.ops = &live_ops;
@@ -298,5 +299,5 @@ enum bst_err tui_live_open(const char *dir, bool readonly, struct tui_link **out
 
 int tui_console(const struct tui_console_cfg *cfg)
 {
-    return tui_console_over(cfg, tui_live_open);
+    return tui_console_over(cfg, open_live);
 }

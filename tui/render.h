@@ -14,15 +14,12 @@ void tui_footer_draw(const struct tui_model *m, struct tui_area a);
 int tui_footer_rows(const struct tui_model *m, const struct tui_frame *f);
 void tui_line_draw(const struct tui_model *m, struct tui_area a); /* screens without panes */
 void tui_help_draw(const struct tui_model *m, struct tui_area a);
-int tui_help_lines(void);
 void tui_picker_draw(const struct tui_model *m, struct tui_area a);
 void tui_settings_draw(const struct tui_model *m, struct tui_area a);
 void tui_stop_draw(const struct tui_model *m, struct tui_area a);
 
 /* The batch as people check it: "128 = 64 × 1 × 2", "307 ≤ 154 × 1 × 2". */
 void tui_batch_text(const struct bst_status *s, char *out, size_t room);
-/* Mark and style of a phase: what is seen without reading. */
-wchar_t tui_phase_mark(const struct tui_model *m, enum tui_style *style, const char **words);
 /* A box in the middle with a title, its inside cleared; returns the inside. */
 struct tui_area tui_dialog(struct tui_area a, int w, int h, const char *title);
 

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-int tui_update_at(const struct tui_model *m, double samples)
+/* Index of the first update with at least that many samples; n_updates when there is none. */
+static int update_at(const struct tui_model *m, double samples)
 {
     int lo = 0, hi = m->n_updates;
     while (lo < hi) {
@@ -24,7 +25,7 @@ static int eval_at(const struct tui_model *m, double samples)
     return i;
 }
 
-double tui_update_value(const struct bst_history_update *u, enum tui_field field)
+static double update_value(const struct bst_history_update *u, enum tui_field field)
 {
     switch (field) {
     case TUI_FIELD_LOSS:
@@ -39,7 +40,7 @@ double tui_update_value(const struct bst_history_update *u, enum tui_field field
     return NAN;
 }
 
-double tui_update_x(const struct tui_model *m, int i)
+static double update_x(const struct tui_model *m, int i)
 {
     const struct bst_history_update *u = &m->history->updates[i];
     switch (m->view.x) {
@@ -91,7 +92,7 @@ static void stand_still(const struct tui_model *m, struct tui_window *w)
     if (!w->first)
         return;
     w->x0 = floor(w->x0 / step) * step;
-    while (w->first > 0 && tui_update_x(m, w->first - 1) >= w->x0) {
+    while (w->first > 0 && update_x(m, w->first - 1) >= w->x0) {
         w->first--;
         w->n++;
     }
@@ -109,14 +110,14 @@ void tui_window_make(const struct tui_model *m, struct tui_window *w)
     w->x_unit = units[m->view.x];
     w->x1 = 1;
     tui_window_samples(m, &from, &to);
-    w->first = tui_update_at(m, from);
-    w->n = tui_update_at(m, to + 0.5) - w->first;
+    w->first = update_at(m, from);
+    w->n = update_at(m, to + 0.5) - w->first;
     w->first_eval = eval_at(m, from);
     w->n_evals = eval_at(m, to + 0.5) - w->first_eval;
     if (!w->n)
         return;
-    w->x0 = tui_update_x(m, w->first);
-    w->x1 = tui_update_x(m, w->first + w->n - 1);
+    w->x0 = update_x(m, w->first);
+    w->x1 = update_x(m, w->first + w->n - 1);
     /* The run's first update ends after its samples; the axis starts where the run did. */
     if (!w->first && w->n > 1 && m->view.x != TUI_X_UPDATE)
         w->x0 = fmin(w->x0, 0);
@@ -137,7 +138,7 @@ static void warm(struct tui_updates *u)
     int i = u->win.first > back ? u->win.first - back : 0;
     u->mean = u->weight = 0;
     for (; u->keep > 0 && i < u->win.first; i++) {
-        double v = tui_update_value(&u->m->history->updates[i], u->field);
+        double v = update_value(&u->m->history->updates[i], u->field);
         if (isfinite(v)) {
             u->mean = u->keep * u->mean + (1 - u->keep) * v;
             u->weight = u->keep * u->weight + (1 - u->keep);
@@ -150,8 +151,8 @@ static void update_point(void *arg, int i, double *x, double *y)
     struct tui_updates *u = arg;
     if (i == 0)
         warm(u);
-    *x = tui_update_x(u->m, u->win.first + i);
-    *y = tui_update_value(&u->m->history->updates[u->win.first + i], u->field);
+    *x = update_x(u->m, u->win.first + i);
+    *y = update_value(&u->m->history->updates[u->win.first + i], u->field);
     if (u->keep > 0 && isfinite(*y)) {
         u->mean = u->keep * u->mean + (1 - u->keep) * *y;
         u->weight = u->keep * u->weight + (1 - u->keep);
@@ -178,10 +179,10 @@ static void eval_point(void *arg, int i, double *x, double *y)
 {
     struct tui_evals *e = arg;
     const struct bst_history_eval *v = &e->m->history->evals[e->win.first_eval + i];
-    int at = tui_update_at(e->m, v->samples);
+    int at = update_at(e->m, v->samples);
     if (at == e->m->n_updates)
         at--;
-    *x = at >= 0 ? tui_update_x(e->m, at) : 0;
+    *x = at >= 0 ? update_x(e->m, at) : 0;
     *y = v->loss;
 }
 

@@ -41,10 +41,6 @@ struct tui_series tui_series_evals(struct tui_evals *e, const struct tui_model *
                                    const struct tui_window *w, enum tui_style style);
 /* Updates that an exponential mean in this window spans; 1: none. */
 int tui_smooth_span(const struct tui_model *m, const struct tui_window *w);
-double tui_update_x(const struct tui_model *m, int i);
-double tui_update_value(const struct bst_history_update *u, enum tui_field field);
-/* Index of the first update with at least that many samples; n_updates when there is none. */
-int tui_update_at(const struct tui_model *m, double samples);
 /* Everything a history chart has in common: window, axis, scale. */
 void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct tui_window *w,
                     int pane);

@@ -85,11 +85,6 @@ const char *bst_reader_path(const struct bst_reader *r)
     return r->path;
 }
 
-uint64_t bst_reader_offset(const struct bst_reader *r)
-{
-    return r->offset;
-}
-
 static enum bst_err fail_zlib(struct bst_reader *r)
 {
     int code;

@@ -14,7 +14,6 @@ struct bst_reader;
 BST_MUST_USE enum bst_err bst_reader_open(const char *dir, const char *name, struct bst_reader **out);
 void bst_reader_close(struct bst_reader *r);
 const char *bst_reader_path(const struct bst_reader *r);
-uint64_t bst_reader_offset(const struct bst_reader *r); /* of the unpacked bytes */
 /* Exactly n bytes, else BST_E_CORRUPT. */
 BST_MUST_USE enum bst_err bst_reader_read(struct bst_reader *r, void *out, size_t n);
 /* Before memory is taken: can `bytes` more be all that follows? `who` says so: "its header asks for".

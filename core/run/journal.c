@@ -45,7 +45,7 @@ enum {
     N_TAIL = sizeof tail_fields / sizeof *tail_fields,
 };
 
-void bst_journal_print(const struct bst_journal_entry *e, struct bst_sb *out)
+static void print_entry(const struct bst_journal_entry *e, struct bst_sb *out)
 {
     struct bst_json j;
     char iso[32];
@@ -277,7 +277,7 @@ enum bst_err bst_journal_append(struct bst_journal *j, struct bst_journal_entry 
         return bst_fail(BST_E_IO, "%s: failed before and takes no more changes", j->path);
     e->seq = bst_journal_seq(j) + 1;
     bst_sb_init(&line, LINE_CAP);
-    bst_journal_print(e, &line);
+    print_entry(e, &line);
     bst_sb_addc(&line, '\n');
     enum bst_err err = line.full ? bst_fail(BST_E_RANGE, "a journal entry of more than 32 KiB")
                                  : write_line(j, &line);

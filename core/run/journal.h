@@ -40,8 +40,7 @@ int bst_journal_count(const struct bst_journal *j);
 const struct bst_journal_entry *bst_journal_at(const struct bst_journal *j,
                                                int i); /* oldest first */
 
-/* One line without its end, and back; for the file, the reader of a console, and the test. */
-void bst_journal_print(const struct bst_journal_entry *e, struct bst_sb *out);
+/* One line of the file without its end; for the reader of a console, and the test. */
 BST_MUST_USE enum bst_err bst_journal_parse(const char *line, size_t n,
                                             struct bst_journal_entry *out);
 

@@ -245,8 +245,6 @@ void bst_preset_list_free(struct bst_preset_entry *list, int n);
 
 /* Resolved YAML, every key in force; parsing it gives the same values. */
 void bst_preset_write(const struct bst_preset *p, struct bst_sb *out);
-/* One value as it would stand in a file. */
-void bst_preset_value(const struct bst_preset *p, enum bst_param_id id, struct bst_sb *out);
 
 struct bst_preset_difference {
     enum bst_param_id id;

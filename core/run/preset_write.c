@@ -76,7 +76,8 @@ static void write_interval(struct bst_sb *out, struct bst_interval value)
     bst_sb_add(out, text);
 }
 
-void bst_preset_value(const struct bst_preset *p, enum bst_param_id id, struct bst_sb *out)
+/* One value as it would stand in a file. */
+static void print_param(const struct bst_preset *p, enum bst_param_id id, struct bst_sb *out)
 {
     const struct bst_param_info *m = bst_param_at(id);
     const void *field = bst_param_field_view(p, id, NULL);
@@ -137,7 +138,7 @@ void bst_preset_write(const struct bst_preset *p, struct bst_sb *out)
             bst_sb_addf(out, "%s:\n", m->section);
         section = m->section;
         bst_sb_addf(out, "%s%s: ", section ? "  " : "", section ? strchr(m->key, '.') + 1 : m->key);
-        bst_preset_value(p, (enum bst_param_id)i, out);
+        print_param(p, (enum bst_param_id)i, out);
         bst_sb_addc(out, '\n');
     }
 }
@@ -147,7 +148,7 @@ static void value_or_dash(const struct bst_preset *p, enum bst_param_id id, char
     struct bst_sb text;
     bst_sb_init(&text, BST_PRESET_TEXT * 16);
     if (bst_preset_in_force(p, id))
-        bst_preset_value(p, id, &text);
+        print_param(p, id, &text);
     else
         bst_sb_add(&text, "—");
     enum { ROOM = 96 };
@@ -166,8 +167,8 @@ static bool same_value(const struct bst_preset *a, const struct bst_preset *b, e
     struct bst_sb left, right;
     bst_sb_init(&left, BST_PRESET_TEXT * 16);
     bst_sb_init(&right, BST_PRESET_TEXT * 16);
-    bst_preset_value(a, id, &left);
-    bst_preset_value(b, id, &right);
+    print_param(a, id, &left);
+    print_param(b, id, &right);
     bool same = strcmp(left.data, right.data) == 0;
     bst_sb_fini(&left);
     bst_sb_fini(&right);

@@ -90,10 +90,8 @@ static void check_socket(struct bst_server *s, double now)
     enum bst_err err = bst_socket_listen(&s->sock, s->path);
     if (err && !s->socket_failing)
         bst_log(BST_LOG_WARN, "the control socket is gone: %s", bst_err_text());
-    if (!err) {
+    if (!err)
         bst_log(BST_LOG_WARN, "BST-702: the control socket was removed, made again at %s", s->path);
-        atomic_fetch_add(&s->remade, 1);
-    }
     s->socket_failing = err != BST_OK;
 }
 
@@ -330,9 +328,4 @@ void bst_server_check_socket(struct bst_server *s)
 {
     atomic_store(&s->check_now, true);
     bst_poke(s->wake);
-}
-
-int bst_server_remade(const struct bst_server *s)
-{
-    return atomic_load(&s->remade);
 }

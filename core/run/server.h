@@ -43,7 +43,5 @@ void bst_server_answer(struct bst_server *s, uint64_t client, const char *line);
 void bst_server_event(struct bst_server *s, const char *type, const char *code, const char *text);
 /* Looks at once whether the socket's file is there, and makes it again. Any thread. */
 void bst_server_check_socket(struct bst_server *s);
-/* How often the file had to be made again. Any thread. */
-int bst_server_remade(const struct bst_server *s);
 
 #endif

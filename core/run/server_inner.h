@@ -39,7 +39,6 @@ struct bst_server {
     struct bst_outbound *first, **last;
 
     atomic_bool stop, check_now;
-    atomic_int remade;
 };
 
 /* Wakes whoever polls this eventfd. */

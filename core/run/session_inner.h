@@ -107,9 +107,6 @@ void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt
 /* session_update.c: one update, its metrics, and the read back of a change. */
 BST_MUST_USE enum bst_err bst_session_update(struct bst_session *s);
 BST_MUST_USE enum bst_err bst_session_eval(struct bst_session *s);
-/* The run's last part of a batch, or the live split. */
-BST_MUST_USE enum bst_err bst_session_split_of(const struct bst_session *s, uint64_t batch,
-                                               struct bst_split *out);
 
 /* session_change.c: proposals. */
 BST_MUST_USE enum bst_err bst_session_propose(struct bst_session *s, struct bst_proposal *p);

@@ -138,8 +138,8 @@ static void show_update(struct bst_session *s, const struct bst_update_req *req,
     }
 }
 
-enum bst_err bst_session_split_of(const struct bst_session *s, uint64_t batch,
-                                  struct bst_split *out)
+/* The run's last part of a batch, or the live split. */
+static enum bst_err split_of(const struct bst_session *s, uint64_t batch, struct bst_split *out)
 {
     const struct bst_live *l = &s->live;
     if (batch == l->batch) {
@@ -179,7 +179,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     struct bst_split split;
     uint64_t left = s->live.schedule.total - s->at.samples;
     uint64_t batch = left < s->live.batch ? left : s->live.batch;
-    BST_TRY(bst_session_split_of(s, batch, &split));
+    BST_TRY(split_of(s, batch, &split));
     struct bst_update_req req = make_request(s, &split);
     enum bst_err err = bst_trainer_update(s->trainer, &req, &s->interrupt, &res);
     if (err == BST_E_CANCELLED)

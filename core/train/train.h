@@ -121,7 +121,6 @@ bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_d
 const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n);
 void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_memory *out);
 void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device_info *out);
-int64_t bst_trainer_parameters(const struct bst_trainer *t); /* trained numbers */
 uint64_t bst_trainer_memory_default(int ranks); /* min(MemAvailable, cgroup limit) · 0.9 / ranks */
 
 /* State as named tensors (weights, statistics, and "momentum.<name>"), rank 0's. */

@@ -211,15 +211,6 @@ void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device
     *out = t->ranks[rank].info;
 }
 
-int64_t bst_trainer_parameters(const struct bst_trainer *t)
-{
-    const struct bst_param_table *p = t->ranks[0].params;
-    int64_t n = 0;
-    for (int i = 0; i < p->n_trained; i++)
-        n += bst_shape_count(&p->slots[i].shape);
-    return n;
-}
-
 static enum bst_err hold_job(struct rank *k, void *arg)
 {
     const struct bst_backend *b = k->t->cfg.backend;
