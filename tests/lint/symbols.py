@@ -135,8 +135,6 @@ def main():
             return 1
         nm = subprocess.run(["nm", "-A", *objects], capture_output=True, text=True, check=True).stdout
         bad = check(read_nm(nm)) + check_static(root)
-        if "--names-only" in sys.argv:
-            bad = [b for b in bad if "used nowhere else" not in b]
     for line in bad:
         print(line)
     print(f"{len(bad)} finding(s)")
