@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/alloc.h"
@@ -28,6 +29,7 @@ struct loop {
     int signals;    /* signalfd */
     double refresh; /* seconds between questions to the trainer */
     double asked;
+    double cost; /* seconds of CPU that drawing takes */
     unsigned todo;
     int frames;   /* drawn so far */
     int ended_by; /* signal; 0: none */
@@ -125,10 +127,17 @@ static void take_keys(struct loop *l)
     }
 }
 
+/* A run of a million updates takes a while to draw: a twentieth of the time at most goes into it.
+ * Keys are answered at once all the same. */
+static double period(const struct loop *l)
+{
+    return fmax(l->refresh, fmin(20 * l->cost, 10));
+}
+
 static void ask(struct loop *l, double now)
 {
     const struct tui_model *m = &l->app->model;
-    if (now - l->asked < l->refresh)
+    if (now - l->asked < period(l))
         return;
     l->asked = now;
     l->app->link->ops->refresh(l->app->link, m->layout.pane[TUI_PANE_GRADIENT].w > 0);
@@ -145,7 +154,9 @@ static void draw(struct loop *l)
         tui_frame_resize(&l->app->frame, w, h);
         tui_screen_redraw();
     }
+    clock_t began = clock();
     tui_app_draw(l->app);
+    l->cost = (double)(clock() - began) / CLOCKS_PER_SEC;
     /* A terminal that does not take more gets the frame after next. */
     if (!tui_screen_flush(&l->app->frame))
         return;
@@ -157,9 +168,11 @@ static void draw(struct loop *l)
 
 static double until_next(const struct loop *l, double now)
 {
-    double wait = l->asked + l->refresh - now, next = tui_app_next(l->app);
+    double wait = l->asked + period(l) - now, next = tui_app_next(l->app);
     if (l->app->model.link_state != TUI_LINK_LIVE)
         wait = fmin(wait, 0.25);
+    if (l->app->model.behind)
+        wait = 0;
     if (next >= 0)
         wait = fmin(wait, next);
     if (l->todo & TUI_DO_DRAW) /* it did not take the last one */
@@ -171,7 +184,7 @@ static void turn(struct loop *l)
 {
     double now = bst_clock_now();
     /* While a trainer is being waited for, it is looked for more often than the screen is drawn. */
-    if (l->app->model.link_state != TUI_LINK_LIVE)
+    if (l->app->model.link_state != TUI_LINK_LIVE || l->app->model.behind)
         l->app->link->ops->refresh(l->app->link, true);
     ask(l, now);
     obey(l, tui_app_events(l->app));
@@ -205,7 +218,7 @@ static void farewell(const struct tui_app *app)
                  s->note_code[0] ? " " : "", s->note, app->cfg->run_dir);
     else if (m->link_state == TUI_LINK_OVER)
         snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu\n", run,
-                 bst_phase_name(s->phase), s->epoch, (unsigned long long)s->update);
+                 m->link_why, s->epoch, (unsigned long long)s->update);
     else
         snprintf(line, sizeof line, "run %s goes on: bstune attach %s\n", run, run);
     if (bst_io_write_full(STDOUT_FILENO, line, strlen(line), "output"))

@@ -222,6 +222,10 @@ static bool draw_note(const struct tui_model *m, struct tui_area a)
         tui_put_cut(a, 0, 0, a.w, TUI_BAD, m->link_why);
         return m->link_why[0];
     }
+    if (m->behind) {
+        tui_putf(a, 0, 0, TUI_DIM, "reading the run's history: %d updates so far …", m->n_updates);
+        return true;
+    }
     if (!m->has_status || s->phase != BST_PHASE_FAILED || !s->note[0])
         return false;
     int x = s->note_code[0] ? tui_putf(a, 0, 0, TUI_BAD, "%s ", s->note_code) : 0;

@@ -10,7 +10,7 @@ void tui_batch_text(const struct bst_status *s, char *out, size_t room)
     long long parts = (long long)s->micro_batch * s->accumulation * s->n_devices;
     if (s->global_batch <= 0)
         snprintf(out, room, "n/a");
-    else if (s->micro_batch <= 0 || s->accumulation <= 0)
+    else if (s->micro_batch <= 0 || s->accumulation <= 0 || s->n_devices <= 0)
         snprintf(out, room, "%lld", (long long)s->global_batch);
     else
         snprintf(out, room, "%lld %s %d × %d × %d", (long long)s->global_batch,
@@ -40,6 +40,9 @@ static wchar_t phase_mark(const struct tui_model *m, enum tui_style *style, cons
     if (!m->has_status)
         return L'○';
     *words = bst_phase_name(m->status.phase);
+    /* Over is over: "stopped", where the last phase was "stopping". */
+    if (m->link_state == TUI_LINK_OVER && m->link_why[0])
+        *words = m->link_why;
     *style = marks[m->status.phase].style;
     return marks[m->status.phase].mark;
 }
@@ -110,7 +113,8 @@ static void draw_second(const struct tui_model *m, struct tui_area a)
         return;
     }
     snprintf(end, sizeof end, "%.4g", s->epochs_total);
-    snprintf(text, sizeof text, "%.2f/%s", s->epoch, s->epochs_total > 0 ? end : "n/a");
+    snprintf(text, sizeof text, "%.2f%s%s", s->epoch, s->epochs_total > 0 ? "/" : "",
+             s->epochs_total > 0 ? end : "");
     x = item(a, x, 0, brief ? "ep" : "epoch", text, TUI_STRONG);
     snprintf(text, sizeof text, "%llu", (unsigned long long)s->update);
     if (!brief || a.w >= 60)

@@ -32,6 +32,7 @@ struct tui_link_ops {
     const struct bst_status *(*status)(const struct tui_link *l); /* NULL: none yet */
     const struct bst_reply *(*reply)(const struct tui_link *l);
     const char *(*note)(const struct tui_link *l);
+    bool (*behind)(const struct tui_link *l); /* more of the history waits to be read */
     const struct bst_history *(*history)(const struct tui_link *l);      /* never NULL */
     uint64_t (*command)(struct tui_link *l, const char *text, bool dry); /* 0: not sent */
     void (*arm)(struct tui_link *l, bool on);

@@ -13,6 +13,7 @@
 
 /* A trainer just started is looked for often, one that was lost now and then. */
 static const double eager_seconds = 15, eager_every = 0.2, patient_every = 3;
+static const double catch_up_seconds = 0.4;
 
 struct live {
     struct tui_link link;
@@ -25,6 +26,7 @@ struct live {
     enum tui_link_state state;
     char why[300];
     double opened, tried;
+    bool behind;
 };
 
 static void set_phase(struct bst_status *s, const char *state)
@@ -138,7 +140,7 @@ static void look(struct live *l)
     l->state = TUI_LINK_OVER;
     know_from_files(l, &info);
     last_words(l->dir, words, sizeof words);
-    snprintf(l->why, sizeof l->why, "the run is over: %s", info.state);
+    snprintf(l->why, sizeof l->why, "%s", info.state);
     if (l->last.phase == BST_PHASE_FAILED && !l->last.note[0])
         snprintf(l->last.note, sizeof l->last.note, "%s%s%s", info.state, words[0] ? ": " : "",
                  words);
@@ -172,7 +174,10 @@ static void live_refresh(struct tui_link *link, bool layers)
 {
     struct live *l = (struct live *)link;
     double now = bst_clock_now();
-    bst_history_poll(l->history);
+    /* A long run's files come in parts; a console that has just been opened wants them all. */
+    do
+        l->behind = bst_history_poll(l->history);
+    while (l->behind && bst_clock_now() - now < catch_up_seconds);
     if (l->client) {
         bst_client_ask_status(l->client, layers);
         return;
@@ -227,6 +232,11 @@ static const struct bst_history *live_history(const struct tui_link *link)
     return ((const struct live *)link)->history;
 }
 
+static bool live_behind(const struct tui_link *link)
+{
+    return ((const struct live *)link)->behind;
+}
+
 static uint64_t live_command(struct tui_link *link, const char *text, bool dry)
 {
     struct live *l = (struct live *)link;
@@ -269,6 +279,7 @@ static const struct tui_link_ops live_ops = {
     .status = live_status,
     .reply = live_reply,
     .note = live_note,
+    .behind = live_behind,
     .history = live_history,
     .command = live_command,
     .arm = live_arm,

@@ -67,6 +67,7 @@ void tui_model_follow(struct tui_model *m, struct tui_link *link)
     m->link_state = link->ops->state(link);
     snprintf(m->link_why, sizeof m->link_why, "%s", link->ops->why(link));
     snprintf(m->holder, sizeof m->holder, "%s", link->ops->lease_holder(link));
+    m->behind = link->ops->behind(link);
     m->has_lease = link->ops->has_lease(link);
     if (m->view.frozen) {
         /* A resume can cut the files while they are looked at. */

@@ -84,6 +84,7 @@ struct tui_model {
     char link_why[256];
     char holder[80]; /* of the lease */
     bool has_lease;
+    bool behind;                       /* the history is still being read */
     const struct bst_history *history; /* borrowed from the link */
     int n_updates, n_evals, n_events;  /* of it that are shown; less than all when frozen */
     struct tui_armed armed;

@@ -105,7 +105,9 @@ static void draw(const struct tui_model *m, struct tui_area a)
 {
     int n = shown_devices(m);
     if (!n) {
-        tui_put_cut(a, 0, 0, a.w, TUI_DIM, "no device known yet");
+        tui_put_cut(a, 0, 0, a.w, TUI_DIM,
+                    m->link_state == TUI_LINK_OVER ? "n/a: the trainer is gone"
+                                                   : "no device known yet");
         return;
     }
     int rows = a.h >= 3 * n ? 3 : 1;

@@ -392,6 +392,12 @@ static void answer(struct fake *f, const char *text, bool dry)
     }
 }
 
+static bool fake_behind(const struct tui_link *l)
+{
+    (void)l;
+    return false;
+}
+
 static uint64_t fake_command(struct tui_link *l, const char *text, bool dry)
 {
     struct fake *f = (struct fake *)l;
@@ -437,6 +443,7 @@ static const struct tui_link_ops fake_ops = {
     .status = fake_status,
     .reply = fake_reply,
     .note = fake_note,
+    .behind = fake_behind,
     .history = fake_history,
     .command = fake_command,
     .arm = fake_arm,
