@@ -148,7 +148,7 @@ def a_resume_goes_on_with_the_changes():
         r.send(9)
         r.process.wait()
         r = p.start("r", resume=True)
-        until(lambda: r.status().get("update", 0) > second + 1, "the changes to be put back")
+        until(lambda: (s := r.status()).get("phase") == "training" and s["update"] > second + 1, "the changes put back")
         m = {x["update"]: x for x in r.metrics()}
         check(m[first - 1]["global_batch_size"] == 32 and m[first]["global_batch_size"] == 38, "the batch")
         check(near(m[second]["learning_rate"], m[second - 1]["learning_rate"] / 2) or

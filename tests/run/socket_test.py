@@ -213,6 +213,38 @@ def the_socket_comes_back():
         check(not os.path.exists(path), "the socket stays behind")
 
 
+def others_are_not_listened_to():
+    """As another user, with all permissions on the way taken off: closed before a byte is read."""
+    if os.geteuid() != 0:
+        print("        (needs root: left out)")
+        return
+    with Place() as p:
+        r = started(p, "o")
+        path = r.socket_path()
+        for d in (p.path, os.path.dirname(path)):
+            os.chmod(d, 0o777)
+        os.chmod(path, 0o777)
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                os.setgid(65534)
+                os.setuid(65534)
+                s = socket.socket(socket.AF_UNIX)
+                s.settimeout(10)
+                s.connect(path)
+                try:
+                    s.sendall(b'{"op":"hello","client":"x","user":"y","version":1}\n')
+                    code = 0 if s.recv(100) == b"" else 2
+                except (BrokenPipeError, ConnectionResetError):
+                    code = 0
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        check(code == 0, f"another user was answered ({code})")
+        goes_on(r)
+
+
 def the_folder_is_ours_alone():
     with Place() as p:
         rows = (("link", lambda d: os.symlink("/tmp", d)), ("open", lambda d: (os.mkdir(d), os.chmod(d, 0o755))),
@@ -232,4 +264,4 @@ def the_folder_is_ours_alone():
 if __name__ == "__main__":
     main(garbage, commands_that_are_nonsense_are_refused, half_closed_and_broken_off, descriptors_are_not_taken,
          thirty_two_and_no_more, out_of_descriptors, a_slow_reader_is_given_up, a_request_is_finished_in_time,
-         the_socket_comes_back, the_folder_is_ours_alone)
+         the_socket_comes_back, others_are_not_listened_to, the_folder_is_ours_alone)

@@ -121,7 +121,7 @@ def a_torn_journal_is_mended():
         lines = whole.split(b"\n")
         (r.dir / "journal.jsonl").write_bytes(b"\n".join(lines[:2]) + b"\n" + lines[2][:-7])
         again = p.start("t", resume=True)
-        until(lambda: again.status().get("update", 0) > 30, "30 updates")
+        until(lambda: (s := again.status()).get("phase") == "training" and s["update"] > 30, "30 updates")
         again.ctl("stop")
         again.end()
         check("BST-605" in again.said(), again.said())
