@@ -24,10 +24,10 @@ struct tui_console_cfg {
     enum tui_color color; /* --color=auto|always|never; auto heeds NO_COLOR and TERM */
     enum tui_symbols symbols; /* --symbols=braille|block|ascii; auto: block on the Linux console */
     double refresh;           /* --refresh SECONDS between frames, 0.25 to 60; 0: 1 */
-    bool mouse;         /* --mouse; off by default so that the terminal's own selection works */
-    bool no_bell;       /* --bell=off */
-    const char *script; /* --script FILE: keys instead of a keyboard; see tui/script.h */
-    int frames;         /* --frames N: leave after N frames; 0: no limit */
+    bool mouse;            /* --mouse; off by default so that the terminal's own selection works */
+    bool no_bell;          /* --bell=off */
+    const char *script;    /* --script FILE: keys instead of a keyboard; see tui/script.h */
+    int frames;            /* --frames N: leave after N frames; 0: no limit */
     const char *fake_time; /* BSTUNE_FAKE_TIME: a clock that stands, s since 1970; NULL: none */
     const struct tui_preset *presets;
     int n_presets;

@@ -62,5 +62,4 @@ void tui_hline(struct tui_area a, int x, int y, int n, enum tui_style style);
 void tui_vline(struct tui_area a, int x, int y, int n, enum tui_style style);
 void tui_box(struct tui_area a, enum tui_style style);
 
-
 #endif

@@ -41,5 +41,4 @@ struct tui_link_ops {
     bool (*has_lease)(const struct tui_link *l);
 };
 
-
 #endif

@@ -4,7 +4,8 @@
 
 #include "core/data/inmem.h"
 
-/* Exactly n records of dir/name into samples first … first + n - 1 of p, which has room for them. */
+/* Exactly n records of dir/name into samples first … first + n - 1 of p, which has room for them.
+ */
 BST_MUST_USE enum bst_err bst_cifar10_read(struct bst_inmem_part *p, int64_t first, int64_t n,
                                            const char *dir, const char *name);
 

@@ -1,5 +1,5 @@
-/* Which part of a photograph becomes the net's input, by torchvision's rules, and how much of it need be
- * decoded. Pure. Internal to core/data. */
+/* Which part of a photograph becomes the net's input, by torchvision's rules, and how much of it
+ * need be decoded. Pure. Internal to core/data. */
 #ifndef BST_DATA_CROP_H
 #define BST_DATA_CROP_H
 
@@ -9,7 +9,8 @@
 #include "core/data/jpeg.h"
 #include "core/data/resample.h"
 
-/* The image is resized by (total / length) on each axis, and a square of `size` pixels from `first` taken. */
+/* The image is resized by (total / length) on each axis, and a square of `size` pixels from `first`
+ * taken. */
 struct bst_crop_span {
     int origin, length; /* source pixels, at full size */
     int total, first;   /* target pixels */

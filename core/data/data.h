@@ -1,6 +1,6 @@
-/* Data sets by name, and the loader that feeds one rank. A data set is read-only and shared by threads
- * once open. Samples are one endless stream: position p is sample perm(seed, p / N)[p mod N] of epoch
- * p / N, so that neither a batch change nor a resume repeats or drops one. */
+/* Data sets by name, and the loader that feeds one rank. A data set is read-only and shared by
+ * threads once open. Samples are one endless stream: position p is sample perm(seed, p / N)[p mod
+ * N] of epoch p / N, so that neither a batch change nor a resume repeats or drops one. */
 #ifndef BST_DATA_DATA_H
 #define BST_DATA_DATA_H
 
@@ -11,16 +11,16 @@
 #include "core/base/err.h"
 
 struct bst_data_cfg {
-    const char *format; /* "idx", "cifar10", "imagefolder", "shapes" */
-    const char *path;   /* folder; NULL: the format's own place */
-    int image_size;     /* imagefolder: crop; shapes: side; 0: the set's own */
-    int classes;        /* shapes; 0: its own */
-    int channels;       /* shapes; 0: its own */
+    const char *format;              /* "idx", "cifar10", "imagefolder", "shapes" */
+    const char *path;                /* folder; NULL: the format's own place */
+    int image_size;                  /* imagefolder: crop; shapes: side; 0: the set's own */
+    int classes;                     /* shapes; 0: its own */
+    int channels;                    /* shapes; 0: its own */
     int64_t train_count, eval_count; /* shapes; else a limit on the samples used; 0: all */
-    bool augment;       /* training only: crop and flip */
-    bool distort;       /* training only: colours and erasing as well */
+    bool augment;                    /* training only: crop and flip */
+    bool distort;                    /* training only: colours and erasing as well */
     uint64_t seed;
-    int threads;        /* decoding threads; 0: none of its own where the set is in memory */
+    int threads; /* decoding threads; 0: none of its own where the set is in memory */
 };
 
 enum bst_part { BST_TRAIN, BST_EVAL };
@@ -28,15 +28,16 @@ enum bst_part { BST_TRAIN, BST_EVAL };
 struct bst_data_info {
     int64_t n[2]; /* by enum bst_part */
     int height, width, channels, classes;
-    bool decodes; /* a sample costs CPU time: threads of the loader's own pay */
-    char note[160]; /* something the person should know, e.g. that generated data stand in; "" if not */
+    bool decodes;   /* a sample costs CPU time: threads of the loader's own pay */
+    char note[160]; /* something the person should know, e.g. that generated data stand in; "" if
+                       not */
     const char *diagnostic; /* "BST-nnn" for the note, or NULL */
 };
 
 struct bst_dataset;
 
-/* One row of the table in formats.c. Decodes sample `index` into out, uint8 [H, W, C]; `key` picks the
- * augmentation (same key, same pixels). Threads call get() at once. */
+/* One row of the table in formats.c. Decodes sample `index` into out, uint8 [H, W, C]; `key` picks
+ * the augmentation (same key, same pixels). Threads call get() at once. */
 struct bst_data_format {
     const char *name;
     const char *about;
@@ -45,19 +46,21 @@ struct bst_data_format {
     enum bst_err (*get)(void *state, enum bst_part part, int64_t index, uint64_t key, uint8_t *out,
                         int32_t *label);
     const char *(*class_name)(void *state, int label); /* NULL: the set names no classes */
-    const char *stand_in; /* format used when cfg.path is NULL and open() says BST_E_NOTFOUND; or NULL */
+    /* The format used when cfg.path is NULL and open() says BST_E_NOTFOUND; or NULL. */
+    const char *stand_in;
 };
 
 extern const struct bst_data_format *const bst_data_formats[]; /* NULL-terminated */
 
-BST_MUST_USE enum bst_err bst_dataset_open(const struct bst_data_cfg *cfg, struct bst_dataset **out);
+BST_MUST_USE enum bst_err bst_dataset_open(const struct bst_data_cfg *cfg,
+                                           struct bst_dataset **out);
 void bst_dataset_close(struct bst_dataset *ds);
 const struct bst_data_info *bst_dataset_info(const struct bst_dataset *ds);
 /* Class name, or NULL where the set has none. Borrowed. */
 const char *bst_dataset_class(const struct bst_dataset *ds, int label);
 
-/* Samples that could not be read and were substituted, in the order found. A later change of a file is
- * not noticed. Thread-safe. */
+/* Samples that could not be read and were substituted, in the order found. A later change of a file
+ * is not noticed. Thread-safe. */
 struct bst_data_bad {
     enum bst_part part;
     int64_t index;
@@ -70,10 +73,11 @@ bool bst_dataset_bad(struct bst_dataset *ds, int64_t i, struct bst_data_bad *out
 /* The sample at stream position p of the training part (evaluation runs 0 … n-1 in order). */
 int64_t bst_sampler_index(uint64_t seed, int64_t n, uint64_t position, bool shuffle);
 
-/* A loader fills slots ahead of the rank that takes them. One taker. `ask` says which range will be taken
- * next (any number of ranges, in order); a range that is asked for again, or dropped by `forget`, costs
- * nothing but its work. `take` of a range that was not asked for loads it now; whatever was asked for before
- * the range taken (or at all, if it was not asked for) is dropped, since the plan has changed. */
+/* A loader fills slots ahead of the rank that takes them. One taker. `ask` says which range will be
+ * taken next (any number of ranges, in order); a range that is asked for again, or dropped by
+ * `forget`, costs nothing but its work. `take` of a range that was not asked for loads it now;
+ * whatever was asked for before the range taken (or at all, if it was not asked for) is dropped,
+ * since the plan has changed. */
 struct bst_loader_cfg {
     struct bst_dataset *ds;
     enum bst_part part;
@@ -89,7 +93,7 @@ struct bst_batch {
     const int32_t *labels; /* [n] */
     const int64_t *index;  /* [n] samples used */
     int n;
-    int n_bad;             /* substituted because they could not be read */
+    int n_bad; /* substituted because they could not be read */
     int slot;
 };
 

@@ -1,5 +1,5 @@
-/* A data set held in memory: both parts as [n, H, W, C] bytes with one label byte a sample. Filled by the
- * reader of a format, then read-only. Internal to core/data. */
+/* A data set held in memory: both parts as [n, H, W, C] bytes with one label byte a sample. Filled
+ * by the reader of a format, then read-only. Internal to core/data. */
 #ifndef BST_DATA_INMEM_H
 #define BST_DATA_INMEM_H
 

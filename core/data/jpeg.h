@@ -1,6 +1,7 @@
-/* Decodes a part of a JPEG image to RGB bytes, at full size or scaled down by 2, 4 or 8 in the inverse
- * transform. Every pixel handed out was decoded: damage in the part that was read is an error, never grey.
- * One thread a decoder; a decoder keeps its memory from image to image. Internal to core/data. */
+/* Decodes a part of a JPEG image to RGB bytes, at full size or scaled down by 2, 4 or 8 in the
+ * inverse transform. Every pixel handed out was decoded: damage in the part that was read is an
+ * error, never grey. One thread a decoder; a decoder keeps its memory from image to image. Internal
+ * to core/data. */
 #ifndef BST_DATA_JPEG_H
 #define BST_DATA_JPEG_H
 
@@ -26,8 +27,8 @@ struct bst_jpeg_view {
 struct bst_jpeg *bst_jpeg_new(void);
 void bst_jpeg_free(struct bst_jpeg *j);
 
-/* Reads the header of the n bytes at `data`, which must stay until the next call. Refuses what is not a
- * JPEG, is cut off, or is too large (64 M pixels). */
+/* Reads the header of the n bytes at `data`, which must stay until the next call. Refuses what is
+ * not a JPEG, is cut off, or is too large (64 M pixels). */
 BST_MUST_USE enum bst_err bst_jpeg_header(struct bst_jpeg *j, const uint8_t *data, size_t n,
                                           int *width, int *height);
 /* Once after each header: the part, given in pixels of the full size, inside the image. */

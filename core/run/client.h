@@ -1,3 +1,4 @@
+/* clang-format off */
 /* The client's end of a run's socket: what a console, `ctl` and `status` use. Non-blocking; one thread.
  *
  * Frames are lines of JSON of at most 64 KiB, answered in order of completion, matched by `id`:
@@ -15,6 +16,7 @@
  *   → {"op":"lease","id":4,"take":true|false}        ← {"re":"lease","id":4,"holder":…,"you":true}
  *   ← {"re":"error","id":…,"text":…}
  *   ← {"re":"event","type":"lease|journal|note|bye", …}   unasked, may be dropped for a slow client */
+/* clang-format on */
 #ifndef BST_RUN_CLIENT_H
 #define BST_RUN_CLIENT_H
 
@@ -43,11 +45,17 @@ struct bst_reply { /* of a command */
     int n_curve;
 };
 
-enum bst_client_event { BST_CLIENT_NOTHING, BST_CLIENT_STATUS, BST_CLIENT_REPLY, BST_CLIENT_LEASE,
-                        BST_CLIENT_NOTE, BST_CLIENT_CLOSED };
+enum bst_client_event {
+    BST_CLIENT_NOTHING,
+    BST_CLIENT_STATUS,
+    BST_CLIENT_REPLY,
+    BST_CLIENT_LEASE,
+    BST_CLIENT_NOTE,
+    BST_CLIENT_CLOSED
+};
 
-/* `dir`: the run's folder (its run.json names host, pid and socket). BST_E_NOTFOUND: no trainer there;
- * the text says so, or on which host it runs and how to get there. */
+/* `dir`: the run's folder (its run.json names host, pid and socket). BST_E_NOTFOUND: no trainer
+ * there; the text says so, or on which host it runs and how to get there. */
 BST_MUST_USE enum bst_err bst_client_open(const char *dir, const char *kind, bool readonly,
                                           struct bst_client **out);
 void bst_client_close(struct bst_client *c);
@@ -62,7 +70,7 @@ uint64_t bst_client_lease(struct bst_client *c, bool take);
 enum bst_client_event bst_client_next(struct bst_client *c);
 const struct bst_status *bst_client_status(const struct bst_client *c); /* the last; borrowed */
 const struct bst_reply *bst_client_reply(const struct bst_client *c);   /* the last; borrowed */
-const char *bst_client_reply_json(const struct bst_client *c);          /* the same as JSON; borrowed */
+const char *bst_client_reply_json(const struct bst_client *c); /* the same as JSON; borrowed */
 const char *bst_client_note(const struct bst_client *c);
 const char *bst_client_lease_holder(const struct bst_client *c);
 bool bst_client_has_lease(const struct bst_client *c);

@@ -1,5 +1,6 @@
-/* The past of a run, read from its files (metrics.jsonl, journal.jsonl), which is what the console draws:
- * the trainer pays nothing for a viewer. Grows as the files grow; a replay reads the same files. */
+/* The past of a run, read from its files (metrics.jsonl, journal.jsonl), which is what the console
+ * draws: the trainer pays nothing for a viewer. Grows as the files grow; a replay reads the same
+ * files. */
 #ifndef BST_RUN_HISTORY_H
 #define BST_RUN_HISTORY_H
 
@@ -24,9 +25,9 @@ struct bst_history_eval {
 struct bst_history_event { /* a journal entry or a diagnostic */
     double samples, wall;
     uint64_t seq, update;
-    char code[12];     /* "" for a plain change */
-    char source[24];   /* "console", "ctl", "trainer" */
-    char text[200];    /* "batch 256 → 307, learning rate 0.1 → 0.12" */
+    char code[12];   /* "" for a plain change */
+    char source[24]; /* "console", "ctl", "trainer" */
+    char text[200];  /* "batch 256 → 307, learning rate 0.1 → 0.12" */
     bool refused;
 };
 
@@ -40,8 +41,8 @@ struct bst_history {
 
 BST_MUST_USE enum bst_err bst_history_open(const char *dir, struct bst_history **out);
 void bst_history_close(struct bst_history *h);
-/* Reads what the files have grown by (at most a few MB a call); true when something came. Lines cut in
- * half wait for their rest; a resume that went back replaces what it repeats. */
+/* Reads what the files have grown by (at most a few MB a call); true when something came. Lines cut
+ * in half wait for their rest; a resume that went back replaces what it repeats. */
 bool bst_history_poll(struct bst_history *h);
 
 #endif

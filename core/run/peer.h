@@ -14,8 +14,8 @@ enum {
     BST_PEER_OUT_MAX = 256 << 10,  /* bytes waiting to be read; past it the peer is given up */
     BST_PEER_EVENTS_MAX = 64 << 10 /* bytes waiting past which events and statuses are left out */
 };
-#define BST_PEER_FRAME_SECONDS 10.0 /* to a first request, and from a request's start to its end   \
-                                     */
+/* To a first request, and from a request's start to its end. */
+#define BST_PEER_FRAME_SECONDS 10.0
 #define BST_PEER_LINGER_SECONDS 0.5 /* to read the last words */
 
 struct bst_peer {

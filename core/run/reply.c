@@ -11,9 +11,10 @@ static void print_kept(const struct bst_outcome *o, struct bst_json *j)
     for (int i = 0; i < o->n_kept; i++) {
         bst_json_open(j, NULL, '{');
         bst_json_str(j, "key", bst_param_at(o->kept[i].id)->key);
-        bst_json_str(j, "why", bst_param_at(o->kept[i].id)->live == BST_PARAM_LENGTH
-                                   ? "the run keeps its length without --with-length"
-                                   : "fixed when a run starts");
+        bst_json_str(j, "why",
+                     bst_param_at(o->kept[i].id)->live == BST_PARAM_LENGTH
+                         ? "the run keeps its length without --with-length"
+                         : "fixed when a run starts");
         bst_json_close(j, '}');
     }
     bst_json_close(j, ']');

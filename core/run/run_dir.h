@@ -38,13 +38,14 @@ BST_MUST_USE enum bst_err bst_run_info_write(const struct bst_run_info *info);
 /* BST_E_NOTFOUND when there is no run in `dir`. */
 BST_MUST_USE enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out);
 
-/* A link beside the run's socket, by which the runs of this machine are found from any folder. It goes
- * with the socket; what a killed trainer left is taken away once its folder is gone. */
+/* A link beside the run's socket, by which the runs of this machine are found from any folder. It
+ * goes with the socket; what a killed trainer left is taken away once its folder is gone. */
 void bst_run_register(const struct bst_run_info *info);
 void bst_run_unregister(const struct bst_run_info *info);
 
 /* The run called `what`: a name under root or of one that lives on this machine, a folder, or, when
- * NULL, the only one that lives (else the only one there is). BST_E_NOTFOUND says which there are. */
+ * NULL, the only one that lives (else the only one there is). BST_E_NOTFOUND says which there are.
+ */
 BST_MUST_USE enum bst_err bst_run_find(const char *root, const char *what, char dir[512]);
 /* Those under root and those that live on this machine, newest first; freed with bst_free. */
 BST_MUST_USE enum bst_err bst_run_list(const char *root, struct bst_run_info **out, int *n);

@@ -16,8 +16,8 @@ struct bst_session_cfg {
     const struct bst_preset *preset;
     const struct bst_preset_env *presets; /* for the command `preset NAME` */
     const struct bst_net_table *nets;
-    const char *dir;        /* the run's folder, in full; exists and is locked by the caller */
-    const char *trace_path; /* --trace-samples; NULL: none */
+    const char *dir;           /* the run's folder, in full; exists and is locked by the caller */
+    const char *trace_path;    /* --trace-samples; NULL: none */
     const char *first_command; /* given by the start itself, as by `ctl`; NULL: none */
     bool resume, readonly;
     /* The socket is there and commands are taken; before the data are read. May be NULL. */

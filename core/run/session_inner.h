@@ -80,7 +80,7 @@ struct bst_session {
     int n_eval_for, n_checkpoint_for;
 
     int killed_pid; /* of the process before, where it did not end by itself; 0: none */
-    int *replay; /* entries of the journal still to be put in force, by index */
+    int *replay;    /* entries of the journal still to be put in force, by index */
     int n_replay, next_replay;
 
     /* What the last checkpoint had, so that nothing is saved twice. */

@@ -1,4 +1,5 @@
-/* A journal's line, also with a checksum that is right, since that is no defence against a writer. */
+/* A journal's line, also with a checksum that is right, since that is no defence against a writer.
+ */
 #include "fuzz.h"
 
 #include <stdio.h>

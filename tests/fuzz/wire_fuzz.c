@@ -1,4 +1,5 @@
-/* Whatever comes over a run's socket: cut into lines in pieces of any size, and read as requests. */
+/* Whatever comes over a run's socket: cut into lines in pieces of any size, and read as requests.
+ */
 #include "fuzz.h"
 
 #include <string.h>

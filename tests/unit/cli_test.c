@@ -129,7 +129,8 @@ static void refusals_say_what_and_where_to_look(void **state)
          "bstune run: --color is auto|always|never, not al\nTry 'bstune run --help'.\n"},
         {"list --\033[2J", "bstune list: unknown option: --\\x1b[2J\nTry 'bstune list --help'.\n"},
         {"list x", "bstune list: one argument too many: x\nTry 'bstune list --help'.\n"},
-        {"attach -j", "bstune attach: an option of 'bstune list': -j\nTry 'bstune attach --help'.\n"},
+        {"attach -j",
+         "bstune attach: an option of 'bstune list': -j\nTry 'bstune attach --help'.\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(parse(rows[i].line), 2);

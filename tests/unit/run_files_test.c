@@ -151,8 +151,8 @@ static void journal_comes_back_exactly(void **state)
     assert_false(noted);
 }
 
-/* Cut at every byte: the whole lines before the cut, and nothing else. A line that lacks no more than
- * its end is whole. */
+/* Cut at every byte: the whole lines before the cut, and nothing else. A line that lacks no more
+ * than its end is whole. */
 static void journal_cut_anywhere_loads_to_a_prefix(void **state)
 {
     size_t n;
@@ -224,7 +224,8 @@ static void add_update(struct bst_metrics *m, int i)
 {
     char line[200];
     snprintf(line, sizeof line,
-             "{\"type\":\"update\",\"update\":%d,\"samples\":%d,\"epoch\":%g,\"loss\":%s,\"global_batch_size\":10}",
+             "{\"type\":\"update\",\"update\":%d,\"samples\":%d,\"epoch\":%g,\"loss\":%s,\"global_"
+             "batch_size\":10}",
              i, 10 * i, 0.1 * i, i % 5 ? "1.5" : "null,\"nonfinite\":\"nan\"");
     bst_metrics_add(m, line);
 }
@@ -287,7 +288,8 @@ static void history_follows_and_goes_back(void **state)
         }
     }
     bst_metrics_add(m, "{\"type\":\"eval\",\"samples\":100,\"loss\":2.5,\"accuracy_top1\":0.5}");
-    bst_metrics_add(m, "{\"type\":\"note\",\"samples\":100,\"update\":10,\"wall\":5,\"code\":\"BST-101\",\"text\":\"a\\u001bb\"}");
+    bst_metrics_add(m, "{\"type\":\"note\",\"samples\":100,\"update\":10,\"wall\":5,\"code\":\"BST-"
+                       "101\",\"text\":\"a\\u001bb\"}");
     assert_true(bst_history_poll(h));
     assert_int_equal(h->n_updates, 10);
     assert_true(h->updates[4].nonfinite && h->updates[4].loss != h->updates[4].loss);

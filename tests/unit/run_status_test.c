@@ -70,11 +70,12 @@ static void what_is_not_valid_stays_so(void **state)
 {
     struct bst_status *s = filled();
     (void)state;
-    assert_int_equal(bst_status_parse("{\"phase\":\"training\",\"loss\":null,\"eval_loss\":1,\"pid\":1e99,"
-                                      "\"update\":-4,\"run\":7,\"devices\":[{\"threads\":\"x\"}],"
-                                      "\"curve\":[[1,2],[3],[4,5]]}",
-                                      s),
-                     BST_OK);
+    assert_int_equal(
+        bst_status_parse("{\"phase\":\"training\",\"loss\":null,\"eval_loss\":1,\"pid\":1e99,"
+                         "\"update\":-4,\"run\":7,\"devices\":[{\"threads\":\"x\"}],"
+                         "\"curve\":[[1,2],[3],[4,5]]}",
+                         s),
+        BST_OK);
     assert_int_equal(s->phase, BST_PHASE_TRAINING);
     assert_false(s->loss.valid);
     assert_true(s->eval_loss.valid);
@@ -100,8 +101,9 @@ static void escapes_do_not_reach_a_terminal(void **state)
 {
     struct bst_status *s = filled();
     (void)state;
-    assert_int_equal(bst_status_parse("{\"phase\":\"done\",\"note\":\"\\u001b]52;c;eA==\\u0007\\u009b2J\"}", s),
-                     BST_OK);
+    assert_int_equal(
+        bst_status_parse("{\"phase\":\"done\",\"note\":\"\\u001b]52;c;eA==\\u0007\\u009b2J\"}", s),
+        BST_OK);
     assert_null(strchr(s->note, '\x1b'));
     assert_null(strchr(s->note, '\x07'));
     assert_null(strstr(s->note, "\xc2\x9b"));
@@ -111,8 +113,12 @@ static void escapes_do_not_reach_a_terminal(void **state)
 /* Rising samples, within the bound, the ends and both sides of a step among them. */
 static void a_curve_has_its_corners(void **state)
 {
-    struct bst_schedule sch = {.kind = BST_SCHEDULE_MULTISTEP, .peak = 0.1, .warmup = 500, .total = 10000,
-                               .gamma = 0.1, .n_milestones = BST_MILESTONES_MAX};
+    struct bst_schedule sch = {.kind = BST_SCHEDULE_MULTISTEP,
+                               .peak = 0.1,
+                               .warmup = 500,
+                               .total = 10000,
+                               .gamma = 0.1,
+                               .n_milestones = BST_MILESTONES_MAX};
     double samples[BST_MAX_CURVE], rate[BST_MAX_CURVE];
     (void)state;
     for (int i = 0; i < BST_MILESTONES_MAX; i++)

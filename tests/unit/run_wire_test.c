@@ -97,7 +97,8 @@ static void requests_are_read(void **state)
     line = "{\"op\":\"arm\",\"take\":true,\"on\":false}";
     assert_int_equal(bst_request_parse(line, strlen(line), &r), BST_OK);
     assert_false(r.on);
-    line = "{\"op\":\"hello\",\"client\":\"console\",\"user\":\"a\\u001b[2Jb\",\"version\":1,\"readonly\":true}";
+    line = "{\"op\":\"hello\",\"client\":\"console\",\"user\":\"a\\u001b[2Jb\",\"version\":1,"
+           "\"readonly\":true}";
     assert_int_equal(bst_request_parse(line, strlen(line), &r), BST_OK);
     assert_true(r.readonly && r.version == 1);
     assert_null(strchr(r.user, '\x1b'));
@@ -106,8 +107,18 @@ static void requests_are_read(void **state)
 static void other_requests_are_refused(void **state)
 {
     static const char *const lines[] = {
-        "", "x", "{", "[]", "1", "null", "{}", "{\"op\":1}", "{\"op\":\"nosuch\"}",
-        "{\"op\":\"status\",\"op\":\"status\"}", "{\"op\":\"status\"} x", "{\"op\":\"sta\\u0000tus\"}",
+        "",
+        "x",
+        "{",
+        "[]",
+        "1",
+        "null",
+        "{}",
+        "{\"op\":1}",
+        "{\"op\":\"nosuch\"}",
+        "{\"op\":\"status\",\"op\":\"status\"}",
+        "{\"op\":\"status\"} x",
+        "{\"op\":\"sta\\u0000tus\"}",
     };
     struct bst_request r;
     char big[600] = "{\"op\":\"command\",\"text\":\"";
@@ -125,7 +136,8 @@ static void other_requests_are_refused(void **state)
 /* Numbers that no field can hold leave it as it was. */
 static void absurd_numbers_do_no_harm(void **state)
 {
-    static const char *const ids[] = {"-1", "1e300", "1.5e3", "9223372036854775807", "\"7\"", "null", "{}"};
+    static const char *const ids[] = {"-1",    "1e300", "1.5e3", "9223372036854775807",
+                                      "\"7\"", "null",  "{}"};
     static const uint64_t want[] = {0, 0, 1500, 9223372036854775807u, 0, 0, 0};
     (void)state;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {

@@ -128,7 +128,7 @@ static void a_file_that_shrinks_is_an_error(void **state)
     bst_tensors_close(r);
 }
 
-#define T(dtype, shape, offsets) \
+#define T(dtype, shape, offsets)                                                                   \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
 static const struct {
