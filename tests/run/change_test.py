@@ -131,7 +131,7 @@ def a_resume_goes_on_with_the_changes():
     with Place() as p:
         slow = {"data__image_size": 24, "model__width": 8, "max_epochs": 12, "checkpoint_interval": "never"}
         r = p.start("r", **slow)
-        r.wait_update(40)
+        r.wait_update(100)
         for command in ("batch +20%", "lr x0.5"):
             check(r.ctl(*command.split())[0] == 0, command)
         first, second = [e["update"] for e in r.journal()]
