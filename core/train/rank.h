@@ -165,7 +165,7 @@ BST_MUST_USE enum bst_err bst_rank_commit(struct rank *k, struct commit *c);
 /* trace.c */
 BST_MUST_USE enum bst_err bst_trace_open(struct bst_trainer *t);
 void bst_trace_room(struct bst_trainer *t, int64_t n);
-BST_MUST_USE enum bst_err bst_trace_write(struct bst_trainer *t, const struct bst_update_req *req);
+void bst_trace_write(struct bst_trainer *t, const struct bst_update_req *req);
 void bst_trace_close(struct bst_trainer *t);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/io.h"
+#include "core/base/log.h"
 #include "core/base/sb.h"
 #include "core/train/rank.h"
 
@@ -27,19 +28,23 @@ void bst_trace_room(struct bst_trainer *t, int64_t n)
     t->trace_room = n;
 }
 
-enum bst_err bst_trace_write(struct bst_trainer *t, const struct bst_update_req *req)
+void bst_trace_write(struct bst_trainer *t, const struct bst_update_req *req)
 {
     struct bst_sb line;
     if (t->trace_fd < 0)
-        return BST_OK;
+        return;
     bst_sb_init(&line, SIZE_MAX / 2);
     bst_sb_addf(&line, "%" PRIu64 " %" PRIu64 " %" PRId64, req->update, req->first, req->batch);
     for (int64_t i = 0; i < req->batch; i++)
         bst_sb_addf(&line, " %" PRId64, t->trace[i]);
     bst_sb_addc(&line, '\n');
-    enum bst_err err = bst_io_write_full(t->trace_fd, line.data, line.len, t->cfg.trace_path);
+    /* The update has happened: a full disk costs the trace, not the run. */
+    if (bst_io_write_full(t->trace_fd, line.data, line.len, t->cfg.trace_path)) {
+        bst_log(BST_LOG_ERROR, "the trace of samples ends before update %" PRIu64 ": %s",
+                req->update, bst_err_text());
+        bst_trace_close(t);
+    }
     bst_sb_fini(&line);
-    return err;
 }
 
 void bst_trace_close(struct bst_trainer *t)
@@ -49,4 +54,5 @@ void bst_trace_close(struct bst_trainer *t)
     t->trace_fd = -1;
     bst_free(t->trace);
     t->trace = NULL;
+    t->trace_room = 0;
 }

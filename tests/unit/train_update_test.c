@@ -6,6 +6,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/io.h"
+#include "core/base/log.h"
 #include "train_support.h"
 
 static const char *const backends[] = {"ref", "ref64", "cpu"};
@@ -520,6 +521,31 @@ static void the_trace_has_each_sample_once(void **state)
     unlink(path);
 }
 
+static void keep_line(void *arg, enum bst_log_level level, const char *line)
+{
+    (void)level;
+    snprintf(arg, 300, "%s", line);
+}
+
+static void a_trace_that_cannot_be_written_costs_no_update(void **state)
+{
+    (void)state;
+    char line[300] = "";
+    struct bst_train_cfg cfg = train_cfg(&train_bn_net, "ref");
+    struct bst_trainer *t = train_open(&cfg);
+    train_some(t, 2, 12, 1);
+    uint32_t want = train_hash(t);
+    bst_trainer_close(t);
+    cfg.trace_path = "/dev/full";
+    bst_log_to(keep_line, line);
+    t = train_open(&cfg);
+    train_some(t, 2, 12, 1);
+    bst_log_to(NULL, NULL);
+    assert_int_equal(train_hash(t), want);
+    assert_non_null(strstr(line, "ends before update 1: /dev/full: No space left"));
+    bst_trainer_close(t);
+}
+
 static void the_ceiling_moves_nothing(void **state)
 {
     (void)state;
@@ -554,6 +580,7 @@ int main(void)
         cmocka_unit_test(momentum_is_corrected),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(the_trace_has_each_sample_once),
+        cmocka_unit_test(a_trace_that_cannot_be_written_costs_no_update),
         cmocka_unit_test(the_ceiling_moves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
