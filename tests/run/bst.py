@@ -77,7 +77,8 @@ class Run:
         args = [BSTUNE, "run", "quickstart", "--headless", "--run-dir", str(self.dir)]
         if resume:
             args.append("--resume")
-        else:
+        # Killed before the folder had its preset, a run has nothing but these to go on from.
+        if not (resume and (self.dir / "preset.yaml").exists()):
             for k, v in settings.items():
                 args += ["--set", f"{k}={v}"]
         self.out = open(place.path / f"{name}.out", "ab")

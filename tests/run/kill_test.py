@@ -20,7 +20,7 @@ SETTINGS = {"max_epochs": 4, "checkpoint_interval": "7st"}
 
 
 def finish(p, name):
-    return p.start(name, resume=True).end()
+    return p.start(name, resume=True, **SETTINGS).end()
 
 
 def compare(whole, r, what):
