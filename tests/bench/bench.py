@@ -127,6 +127,13 @@ def bench(name, args):
     return row
 
 
+def markdown(setting, rows):
+    keys = list(dict.fromkeys(k for row in rows for k in row))
+    lines = [setting + ".", "", "| " + " | ".join(keys) + " |", "|" + " --- |" * len(keys)]
+    lines += ["| " + " | ".join(row.get(k, "") for k in keys) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bench_train")
@@ -136,14 +143,21 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--window", type=float, default=2.0, help="seconds")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the table there")
     args = parser.parse_intermixed_args()
     args.torch = [m for m in args.torch.split(",") if m and args.python]
-    print(f"{processor()}, {args.threads} threads; images/s, median (quartiles) of "
-          f"{args.rounds} windows of about {args.window:g} s")
+    setting = (f"{processor()}, {args.threads} threads; images/s, median (quartiles) of "
+               f"{args.rounds} windows of about {args.window:g} s")
+    print(setting)
+    rows = []
     for name in args.nets or CASES:
-        for key, value in bench(name, args).items():
+        rows.append(bench(name, args))
+        for key, value in rows[-1].items():
             print(f"  {key:14} {value}", flush=True)
         print()
+    if args.markdown:
+        with open(args.markdown, "w", encoding="utf-8") as f:
+            f.write(markdown(setting, rows))
 
 
 if __name__ == "__main__":
