@@ -26,13 +26,18 @@ static double loss_with(struct net_rig *r, const struct net_batch *b, int slot, 
     return r->result.loss_sum / b->n;
 }
 
+static bool near(double slope, double gradient)
+{
+    return fabs(slope - gradient) <= 1e-7 + 1e-5 * fabs(gradient);
+}
+
 /* A step over the kink of a ReLU or a change of a maximum spoils a difference; a smaller step
  * avoids it. */
 static double slope(struct net_rig *r, const struct net_batch *b, int slot, double *w, int64_t at,
                     double expected)
 {
     double best = INFINITY;
-    for (double h = 1e-4; h > 1e-8; h /= 10) {
+    for (double h = 1e-5; h > 1e-9 && !near(best, expected); h /= 10) {
         double d =
             (loss_with(r, b, slot, w, at, w[at] + h) - loss_with(r, b, slot, w, at, w[at] - h)) /
             (2 * h);
@@ -54,7 +59,7 @@ static void check_slot(struct net_rig *r, const struct net_batch *b, int slot, u
     for (int k = 0; k < 2; k++) {
         int64_t at = bst_rng_below(&rng, (uint32_t)n);
         double d = slope(r, b, slot, w, at, g[at]);
-        if (!(fabs(d - g[at]) <= 1e-7 + 1e-5 * fabs(g[at])))
+        if (!near(d, g[at]))
             fail_msg("net %d, %s[%d]: gradient %.9g, difference %.9g", (int)seed,
                      r->table->slots[slot].name, (int)at, g[at], d);
     }

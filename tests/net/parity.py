@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+"""bstune's training beside PyTorch's: the same net, weights, data, order and settings.
+
+usage: parity.py check [BUILD]   compares the two, in full: needs the driver, built in BUILD (build)
+       parity.py write [BUILD]   writes tests/net/parity.inc, which net.parity.* compare with
+
+Needs torch, safetensors and the Fashion-MNIST files of Debian's dataset-fashion-mnist.
+
+(i) ref64 against float64: after every update the distance of loss and gradient norm is at most ten times
+    what float64 itself moves when its first weights are changed by a unit in the last place.
+(ii) ref and cpu, one update at a time from PyTorch's own state at 20 points of a run: loss within 1e-5;
+    each tensor's gradient error against float64 at most twice that of PyTorch in float32. Both in the
+    median over the points: where the input of a ReLU is 0 but for rounding, its gradient is there or not,
+    and a tensor's error at that point is a hundred times its usual one, on either side by chance.
+"""
+import gzip
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+os.environ["OMP_WAIT_POLICY"] = "passive"  # the two sides take turns
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = "/usr/share/datasets/fashion-mnist"
+MEAN, STD = float(np.float32(0.2860)), float(np.float32(0.3530))
+N_JITTER = 3
+POINTS = [0, 1, 2, 3, 4, 6, 8, 10, 12, 15, 18, 21, 24, 28, 32, 36, 40, 43, 46, 49]
+
+
+class Case:
+    def __init__(self, name, net, width, stem, batch, micro, updates, lr=0.05, momentum=0.9, decay=5e-4,
+                 smoothing=0.0, clip=0.0, nesterov=False, groups=()):
+        self.name, self.net, self.width, self.stem = name, net, width, stem
+        self.batch, self.micro, self.updates = batch, micro, updates
+        self.lr, self.momentum, self.decay = lr, momentum, decay
+        self.smoothing, self.clip, self.nesterov, self.groups = smoothing, clip, nesterov, groups
+
+    def words(self):
+        g = " ".join(f"{m} {f}" for m, f in self.groups)
+        return (f"case {self.net} {self.width} {self.stem} {self.batch} {self.micro} {self.lr} {self.momentum} "
+                f"{self.decay} {self.smoothing} {self.clip} {int(self.nesterov)} {g}")
+
+    def c(self):
+        g = ", ".join('{"%s", %s, -1}' % (m, f) for m, f in self.groups) or "{0}"
+        return (f'{{"{self.name}", "{self.net}", {self.width}, BST_STEM_{self.stem.upper()}, {self.batch}, '
+                f"{self.micro}, {self.lr}, {self.momentum}, {self.decay}, {self.smoothing}, {self.clip}, "
+                f"{str(self.nesterov).lower()}, {len(self.groups)}, {{{g}}}}}")
+
+
+EVERYTHING = dict(smoothing=0.1, clip=1.0, nesterov=True, groups=(("conv1.*", 0.1), ("layer1.*", 0.2)))
+# Smaller than life, so that the suite stays quick; `check` runs FULL.
+SMALL = [
+    Case("resnet8", "resnet8", 8, "cifar", 16, 1, 50),
+    Case("resnet8, everything", "resnet8", 8, "cifar", 19, 4, 50, **EVERYTHING),
+    Case("resnet50, narrow", "resnet50", 8, "imagenet", 24, 1, 10, lr=0.01),
+]
+FULL = [
+    Case("resnet8", "resnet8", 16, "cifar", 32, 1, 50),
+    Case("resnet8, everything", "resnet8", 16, "cifar", 30, 4, 50, **EVERYTHING),
+    Case("resnet50, narrow", "resnet50", 8, "imagenet", 32, 1, 10, lr=0.01),
+    Case("resnet50, narrow, everything", "resnet50", 8, "cifar", 15, 4, 10, **EVERYTHING),
+]
+
+
+def read_idx(name):
+    with gzip.open(os.path.join(DATA, name + ".gz"), "rb") as f:
+        raw = f.read()
+    dims = [int.from_bytes(raw[4 + 4 * i:8 + 4 * i], "big") for i in range(raw[3])]
+    return torch.from_numpy(np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(dims).copy())
+
+
+class Basic(nn.Module):
+    expansion = 1
+
+    def __init__(self, n_in, n, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n)
+        self.conv2 = nn.Conv2d(n, n, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n)
+        self.downsample = shortcut(n_in, n, stride)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(y)) + (self.downsample(x) if self.downsample else x))
+
+
+class Bottleneck(nn.Module):
+    expansion = 4
+
+    def __init__(self, n_in, n, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n)
+        self.conv2 = nn.Conv2d(n, n, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n)
+        self.conv3 = nn.Conv2d(n, 4 * n, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * n)
+        self.downsample = shortcut(n_in, 4 * n, stride)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + (self.downsample(x) if self.downsample else x))
+
+
+def shortcut(n_in, n_out, stride):
+    if n_in == n_out and stride == 1:
+        return None
+    return nn.Sequential(nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out))
+
+
+class ResNet(nn.Module):
+    def __init__(self, case):
+        super().__init__()
+        block, counts = ((Bottleneck, (3, 4, 6, 3)) if case.net == "resnet50" else
+                         (Basic, [(int(case.net[6:]) - 2) // 6] * 3))
+        self.imagenet = case.stem == "imagenet"
+        self.conv1 = nn.Conv2d(1, case.width, *((7, 2, 3) if self.imagenet else (3, 1, 1)), bias=False)
+        self.bn1 = nn.BatchNorm2d(case.width)
+        n_in, self.stages = case.width, len(counts)
+        for stage, count in enumerate(counts):
+            layers = []
+            for i in range(count):
+                layers.append(block(n_in, case.width << stage, 2 if stage and not i else 1))
+                n_in = (case.width << stage) * block.expansion
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+        self.fc = nn.Linear(n_in, 10)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        if self.imagenet:
+            x = F.max_pool2d(x, 3, 2, 1)
+        for i in range(self.stages):
+            x = getattr(self, f"layer{i + 1}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class Torch:
+    """PyTorch's side of a case in one precision."""
+    images, labels = None, None
+
+    def __init__(self, case, dtype):
+        if Torch.images is None:
+            raw = read_idx("train-images-idx3-ubyte")[:4096].double()
+            Torch.images = ((raw / 255 - MEAN) / STD)[:, None]
+            Torch.labels = read_idx("train-labels-idx1-ubyte")[:4096].long()
+        self.case, self.dtype = case, dtype
+        self.net = ResNet(case).to(dtype).train()
+        groups = []
+        for name, p in self.net.named_parameters():
+            factor = next((f for m, f in case.groups if name.startswith(m.rstrip("*"))), 1.0)
+            groups.append(dict(params=[p], lr=case.lr * factor, weight_decay=case.decay if p.dim() > 1 else 0.0))
+        self.sgd = torch.optim.SGD(groups, lr=case.lr, momentum=case.momentum, nesterov=case.nesterov)
+
+    def load(self, weights, momenta=None):
+        state = {k: v.to(self.dtype) for k, v in weights.items()}
+        missing, extra = self.net.load_state_dict(state, strict=False)
+        assert not extra and all(m.endswith("num_batches_tracked") for m in missing), (missing, extra)
+        self.sgd.state.clear()
+        for name, p in self.net.named_parameters():
+            if momenta:
+                self.sgd.state[p]["momentum_buffer"] = momenta["momentum." + name].to(self.dtype)
+
+    def state(self):
+        weights = {k: v.detach().clone() for k, v in self.net.state_dict().items()
+                   if not k.endswith("num_batches_tracked")}
+        momenta = {"momentum." + n: self.sgd.state[p]["momentum_buffer"].clone() if p in self.sgd.state
+                   else torch.zeros_like(p) for n, p in self.net.named_parameters()}
+        return weights, {k: v.detach() for k, v in momenta.items()}
+
+    def gradient(self, u):
+        """Loss and gradients of update u; parts of the batch differ by one at most, the larger first."""
+        c, at, total = self.case, u * self.case.batch, 0.0
+        self.net.zero_grad()
+        for i in range(c.micro):
+            n = c.batch // c.micro + (i < c.batch % c.micro)
+            x, y = Torch.images[at:at + n].to(self.dtype), Torch.labels[at:at + n]
+            loss = F.cross_entropy(self.net(x), y, label_smoothing=c.smoothing) * (n / c.batch)
+            loss.backward()
+            total += float(loss.detach())
+            at += n
+        return total, {n: p.grad.detach().clone() for n, p in self.net.named_parameters()}
+
+    def update(self, u):
+        loss, grads = self.gradient(u)
+        norm = math.sqrt(sum(float((g.double()**2).sum()) for g in grads.values()))
+        if self.case.clip:
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.case.clip, foreach=False)
+        self.sgd.step()
+        return loss, norm
+
+
+class Driver:
+    """bstune's side: tests/net/parity_driver.c."""
+
+    def __init__(self, build):
+        self.p = subprocess.Popen([os.path.join(build, "tests", "parity_driver")], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True, cwd=os.path.join(HERE, "..", ".."))
+
+    def __call__(self, words):
+        self.p.stdin.write(words + "\n")
+        self.p.stdin.flush()
+        answer = self.p.stdout.readline()
+        if not answer:
+            sys.exit(f"parity_driver ended at '{words}'")
+        return answer.split()
+
+
+def first_weights(driver, case, folder):
+    path = os.path.join(folder, "first.safetensors")
+    for words in (case.words(), "open ref64 1", f"save {path} -", "close"):
+        driver(words)
+    return load_file(path)
+
+
+def jittered(weights, seed):
+    """Every weight up, down or left alone by one unit in the last place."""
+    g = np.random.default_rng(seed)
+    out = {}
+    for k, v in weights.items():
+        a = v.numpy().copy()
+        way = g.integers(-1, 2, a.shape)
+        a[way > 0] = np.nextafter(a[way > 0], np.inf)
+        a[way < 0] = np.nextafter(a[way < 0], -np.inf)
+        out[k] = torch.from_numpy(a)
+    return out
+
+
+def run64(case, weights):
+    """[updates, 2] losses and norms, and the state before each update."""
+    t, rows, states = Torch(case, torch.float64), [], []
+    t.load(weights)
+    for u in range(case.updates):
+        states.append(t.state())
+        rows.append(t.update(u))
+    return np.array(rows), states
+
+
+def spread(case, weights, rows):
+    """What float64 moves under the jitter: largest so far over all runs, [updates, 2]."""
+    moved = 2.0**-52 * np.abs(rows)  # a few runs may all round to the same number
+    for seed in range(N_JITTER):
+        moved = np.maximum(moved, np.abs(run64(case, jittered(weights, seed))[0] - rows))
+    return np.maximum.accumulate(moved, 0)
+
+
+def rounded(state):
+    return [{k: v.float().double() for k, v in part.items()} for part in state]
+
+
+def error(got, want):
+    return float((got.double() - want).norm() / want.norm()) if float(want.norm()) else 0.0
+
+
+def torch_errors(case, states):
+    """[points, tensors] errors of float32's gradients, [points] float64 losses."""
+    t64, t32 = Torch(case, torch.float64), Torch(case, torch.float32)
+    errors, losses = [], []
+    for u in (p for p in POINTS if p < case.updates):
+        weights, _ = rounded(states[u])
+        t64.load(weights)
+        t32.load(weights)
+        loss, exact = t64.gradient(u)
+        own = t32.gradient(u)[1]
+        errors.append([error(own[n], exact[n]) for n in exact])
+        losses.append(loss)
+    return list(exact), np.array(errors), np.array(losses)
+
+
+def check64(driver, case, folder):
+    weights = first_weights(driver, case, folder)
+    rows, states = run64(case, weights)
+    allowed = 10 * spread(case, weights, rows)
+    driver(case.words())
+    driver("open ref64 1")
+    ours = np.array([[float(x) for x in driver(f"update {u}")] for u in range(case.updates)])
+    driver("close")
+    off = np.abs(ours - rows)
+    worst = (off / allowed).max()
+    print(f"{case.name}: ref64 after {case.updates} updates: loss {rows[-1, 0]:.6f}, off by {off[-1, 0]:.2g}, float64's "
+          f"jitter {allowed[-1, 0] / 10:.2g}; worst {10 * worst:.2f} times the jitter of 10 allowed")
+    return worst <= 1, weights, states
+
+
+def check32(driver, case, folder, states, backend, ranks):
+    names, own, _ = torch_errors(case, states)
+    t64 = Torch(case, torch.float64)
+    files = [os.path.join(folder, f) for f in ("w.safetensors", "m.safetensors", "g.safetensors")]
+    driver(case.words())
+    driver(f"open {backend} {ranks}")
+    ours, worst_loss, worst_state = [], 0.0, 0.0  # the last in units of what the gradient's error explains
+    for u in (p for p in POINTS if p < case.updates):
+        weights, momenta = rounded(states[u])
+        save_file({k: v.float().contiguous() for k, v in weights.items()}, files[0])
+        save_file({k: v.float().contiguous() for k, v in momenta.items()}, files[1])
+        t64.load(weights)
+        exact = t64.gradient(u)[1]
+        driver(f"load {files[0]} {files[1]}")
+        driver(f"gradient {u}")
+        driver(f"save - {files[2]}")
+        got = load_file(files[2])
+        ours.append([error(got["momentum." + n], exact[n]) for n in names])
+        # the whole update: clipping, groups, Nesterov, statistics
+        driver(f"load {files[0]} {files[1]}")
+        loss, norm = (float(x) for x in driver(f"update {u}"))
+        driver(f"save {files[0]} {files[1]}")
+        t64.load(weights, momenta)
+        exact_loss, exact_norm = t64.update(u)
+        norm_error = abs(norm - exact_norm) / exact_norm  # which clipping hands to every tensor
+        worst_loss = max(worst_loss, abs(loss - exact_loss) / abs(exact_loss))
+        for part, path in zip(t64.state(), files[:2]):
+            got = load_file(path)
+            for k in part:
+                name = k.removeprefix("momentum.")
+                allowed = 1e-6 + 10 * (ours[-1][names.index(name)] + norm_error) if name in names else 1e-5
+                worst_state = max(worst_state, error(got[k], part[k]) / allowed)
+    driver("close")
+    ratio = np.median(ours, 0) / np.median(own, 0)
+    k = int(ratio.argmax())
+    each = float((np.array(ours) > 2 * own).mean())
+    print(f"{case.name}: {backend} on {ranks}: loss off by {worst_loss:.2g}; gradient error {ratio[k]:.2f} times "
+          f"PyTorch's at worst ({names[k]}), {np.median(ratio):.2f} in the median; {100 * each:.1f} % of single "
+          f"tensors over 2; state after the update off by {worst_state:.2g} of what that explains")
+    return worst_loss <= 1e-5 and ratio[k] <= 2 and worst_state <= 1
+
+
+def check(driver, folder):
+    good = True
+    for case in FULL:
+        ok, _, states = check64(driver, case, folder)
+        good &= ok
+        for backend in ("ref", "cpu"):
+            good &= check32(driver, case, folder, states, backend, 1)
+    print("all within bounds" if good else "OUT OF BOUNDS")
+    return 0 if good else 1
+
+
+def numbers(a):
+    flat = [float(x) for x in np.asarray(a).ravel()]
+    lines = [", ".join(repr(x) for x in flat[i:i + 4]) for i in range(0, len(flat), 4)]
+    return "{\n    " + ",\n    ".join(lines) + "}"
+
+
+def write(driver, folder):
+    """Everything the C test needs; floats as Python writes them read back exactly."""
+    with open(os.path.join(HERE, "parity.inc"), "w") as f:
+        f.write("/* Written by tests/net/parity.py from PyTorch %s: do not edit. */\n" % torch.__version__.split("+")[0])
+        f.write("static const int points[] = {%s};\n" % ", ".join(map(str, POINTS)))
+        rows_of = []
+        for i, case in enumerate(SMALL):
+            weights = first_weights(driver, case, folder)
+            rows, states = run64(case, weights)
+            names, own, losses = torch_errors(case, states)
+            f.write("static const double rows_%d[] = %s;\n" % (i, numbers(rows)))
+            f.write("static const double spread_%d[] = %s;\n" % (i, numbers(spread(case, weights, rows))))
+            f.write("/* %s */\n" % ", ".join(names))
+            f.write("static const double own_%d[] = %s;\n" % (i, numbers(np.median(own, 0))))
+            rows_of.append((case, len(names), len(losses)))
+            print(case.name, rows[0], rows[-1])
+        f.write("static const struct known known[] = {\n")
+        for i, (case, n, points) in enumerate(rows_of):
+            f.write(f"    {{{case.c()},\n     {case.updates}, {points}, {n}, rows_{i}, spread_{i}, own_{i}}},\n")
+        f.write("};\n")
+    return 0
+
+
+def main():
+    torch.set_num_threads(1)
+    if len(sys.argv) < 2 or sys.argv[1] not in ("check", "write"):
+        sys.exit(__doc__)
+    driver = Driver(sys.argv[2] if len(sys.argv) > 2 else os.path.join(HERE, "..", "..", "build"))
+    with tempfile.TemporaryDirectory() as folder:
+        return (check if sys.argv[1] == "check" else write)(driver, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
