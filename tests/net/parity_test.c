@@ -103,9 +103,11 @@ static void compare_gradients(const struct files *f, double *errors, int n)
     bst_tensors_close(b);
 }
 
-/* Largest error of a state after an update, in units of what its gradient's error explains: the
- * trained tensors come first in a file, then the statistics. */
-static double compare_states(const char *got, const char *want, const double *gradients, int n)
+/* Largest error of a state after an update, in units of what its gradient's error explains, and
+ * that of the norm, which clipping hands to every tensor. The trained tensors come first in a file,
+ * then the statistics. */
+static double compare_states(const char *got, const char *want, const double *gradients,
+                             double norm_error, int n)
 {
     struct bst_tensors *a, *b;
     double worst = 0;
