@@ -201,6 +201,8 @@ static enum bst_err write_entry(struct bst_session *s, uint64_t update, uint64_t
 static enum bst_err rewind_now(struct bst_session *s)
 {
     struct bst_live before = s->live;
+    if (!s->held_checkpoint)
+        BST_TRY(bst_session_set_aside(s));
     s->live = s->held_live;
     enum bst_err err = write_entry(s, s->held_at.update + 1, s->held_at.samples);
     if (err) {
@@ -216,8 +218,13 @@ static enum bst_err rewind_now(struct bst_session *s)
     push(s->undo.redo, &s->undo.n_redo, &before);
     s->have_hold = s->saved = false;
     BST_TRY(bst_metrics_back(s->metrics, s->held_metrics));
-    return bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
-                                 NULL);
+    BST_TRY(bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
+                                  NULL));
+    /* One that fails is said and tried again at the next mark. */
+    if (!bst_session_save(s))
+        return BST_OK;
+    s->at.next_checkpoint = s->at.samples;
+    return BST_OK;
 }
 
 static enum bst_err hold(struct bst_session *s)
@@ -228,6 +235,7 @@ static enum bst_err hold(struct bst_session *s)
     s->held_live = s->live;
     s->held_undo = s->undo;
     s->held_metrics = bst_metrics_bytes(s->metrics);
+    s->held_checkpoint = s->checkpoint_seq;
     return BST_OK;
 }
 

@@ -72,7 +72,7 @@ struct bst_session {
     struct bst_progress held_at;
     struct bst_live held_live;
     struct bst_undo held_undo;
-    uint64_t held_metrics;
+    uint64_t held_metrics, held_checkpoint; /* the newest then; 0: there was none */
 
     bool paused, stopping, first_given;
     bool lost; /* a rewind was written down and could not be done */
@@ -84,7 +84,7 @@ struct bst_session {
     int n_replay, next_replay;
 
     /* What the last checkpoint had, so that nothing is saved twice. */
-    uint64_t saved_update, saved_seq, saved_next_eval, checkpoint_seq;
+    uint64_t saved_update, saved_seq, saved_next_eval, checkpoint_seq, resumed_seq;
     bool saved;
     double save_again, save_pause; /* after a failure */
     bool metrics_failing;
@@ -139,6 +139,9 @@ void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, co
 
 /* session_save.c: checkpoints, and back from them. */
 BST_MUST_USE enum bst_err bst_session_save(struct bst_session *s);
+/* Every checkpoint, when none is from before the point that a rewind goes back to: a resume then starts
+ * over and comes to the same. */
+BST_MUST_USE enum bst_err bst_session_set_aside(struct bst_session *s);
 BST_MUST_USE enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes);
 /* Puts the journal's entries in force that belong to this point of the run. */
 BST_MUST_USE enum bst_err bst_session_replay(struct bst_session *s);

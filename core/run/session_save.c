@@ -122,7 +122,8 @@ static enum bst_err save_now(struct bst_session *s, struct bst_checkpoint *made)
         .samples = s->at.samples,
         .state = state.data,
         .keep = KEEP,
-        .pinned = s->checkpoint_seq,
+        /* What a rewind would need after a kill, or else what this process started from. */
+        .pinned = s->have_hold && s->held_checkpoint ? s->held_checkpoint : s->resumed_seq,
     };
     enum bst_err err = bst_checkpoint_save(s->trainer, &req, made);
     bst_sb_fini(&state);
@@ -162,6 +163,25 @@ enum bst_err bst_session_save(struct bst_session *s)
     s->status.last_checkpoint_samples = (struct bst_metric){(double)s->at.samples, true};
     bst_session_write_status(s);
     return BST_OK;
+}
+
+enum bst_err bst_session_set_aside(struct bst_session *s)
+{
+    char dir[768], bad[1100];
+    struct bst_checkpoint *list;
+    enum bst_err err = BST_OK;
+    int n;
+    bst_run_path(s->cfg.dir, "checkpoints", dir);
+    if (!bst_io_exists(dir))
+        return BST_OK;
+    BST_TRY(bst_checkpoint_list(dir, &list, &n));
+    for (int i = 0; i < n && !err; i++) {
+        snprintf(bad, sizeof bad, "%s.bad", list[i].path);
+        if (rename(list[i].path, bad))
+            err = bst_fail(BST_E_IO, "%s: cannot be set aside", list[i].path);
+    }
+    bst_free(list);
+    return err ? err : bst_io_sync_dir(dir);
 }
 
 /* Entries of the journal that still count, oldest first: a rewind takes away what came after the
@@ -294,7 +314,7 @@ enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes)
         err = read_state(text, &state);
         if (!err)
             err = put_back(s, &state, notes);
-        s->checkpoint_seq = from.seq;
+        s->checkpoint_seq = s->resumed_seq = from.seq;
         bst_free(text);
         BST_TRY(err);
         bst_sb_addf(notes, "resumed from update %" PRIu64 ", sample %" PRIu64 "\n", s->at.update,

@@ -2,6 +2,7 @@
 """Live changes as transactions: exact, read back, journalled, undone; or refused with nothing changed."""
 import collections
 import json
+import shutil
 import time
 
 from bst import Client, Place, check, main, until
@@ -124,6 +125,29 @@ def rewind_brings_the_weights_back():
         r.end(75)
         p.start("r", resume=True).end()
         check(r.weights() == whole.weights() and r.series() == whole.series(), "a trace of the change is left")
+
+
+def a_killed_run_stays_rewound():
+    """The checkpoints of the branch that was left are the newest, and are not what is resumed from."""
+    with Place() as p:
+        whole = p.start("whole", max_epochs=8, checkpoint_interval="5st").end()
+        r = p.start("k", max_epochs=8, checkpoint_interval="5st")
+        r.wait_update(10)
+        n = r.ctl("lr", "x3")[1]["effective_update"]
+        r.wait_update(n + 12)
+        check(r.ctl("pause")[0] == 0, "no pause")
+        shutil.copytree(r.dir / "checkpoints", p.path / "before")
+        check(r.ctl("undo", "--rewind")[0] == 0, "no rewind")
+        r.send(9)
+        r.process.wait()
+        newest = max(r.dir.glob("checkpoints/*-update-*[0-9]"), key=lambda d: int(d.name.split("-")[0]))
+        check(newest.name.endswith(f"-update-{n - 1}"), f"the rewound state was not saved: {newest}")
+        # As if the kill had come before that.
+        shutil.rmtree(r.dir / "checkpoints")
+        shutil.move(p.path / "before", r.dir / "checkpoints")
+        r = p.start("k", resume=True).end()
+        check(list(r.dir.glob("checkpoints/*.bad")), "no checkpoint was passed over: not what this test is for")
+        check(r.weights() == whole.weights() and r.series() == whole.series(), "resumed from the branch that was left")
 
 
 def a_resume_goes_on_with_the_changes():
@@ -287,6 +311,6 @@ def exit_codes():
 
 if __name__ == "__main__":
     main(plus_twenty_percent_is_exact_and_immediate, presses_are_one_proposal, memory_decides_to_the_byte,
-         undo_and_redo, rewind_brings_the_weights_back, a_resume_goes_on_with_the_changes, a_run_is_made_longer,
-         pausing_ends_an_evaluation, a_preset_is_one_change, a_paused_run_takes_changes,
+         undo_and_redo, rewind_brings_the_weights_back, a_killed_run_stays_rewound,
+         a_resume_goes_on_with_the_changes, a_run_is_made_longer, pausing_ends_an_evaluation, a_preset_is_one_change, a_paused_run_takes_changes,
          one_holds_the_lease, a_readonly_run_takes_nothing, exit_codes)
