@@ -139,8 +139,8 @@ void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, co
 
 /* session_save.c: checkpoints, and back from them. */
 BST_MUST_USE enum bst_err bst_session_save(struct bst_session *s);
-/* Every checkpoint, when none is from before the point that a rewind goes back to: a resume then starts
- * over and comes to the same. */
+/* Every checkpoint, when none is from before the point that a rewind goes back to: a resume then
+ * starts over and comes to the same. */
 BST_MUST_USE enum bst_err bst_session_set_aside(struct bst_session *s);
 BST_MUST_USE enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes);
 /* Puts the journal's entries in force that belong to this point of the run. */
