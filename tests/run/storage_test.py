@@ -61,7 +61,8 @@ def a_journal_that_cannot_be_written_refuses_changes():
 
 
 def checkpoints(r):
-    return sorted(r.dir.glob("checkpoints/*-update-*[0-9]"), key=lambda d: int(d.name.split("-")[0]))
+    whole = [d for d in r.dir.glob("checkpoints/*-update-*[0-9]") if ".tmp-" not in d.name]
+    return sorted(whole, key=lambda d: int(d.name.split("-")[0]))
 
 
 def killed_with_checkpoints(p, name):
