@@ -83,7 +83,8 @@ int tui_verb_ctl(const struct tui_call *c)
     struct bst_command cmd;
     int first = first_of_command(c);
     if (first == c->cli->n_operands)
-        return tui_usage(c, "COMMAND is missing");
+        return tui_usage(c, "'%s' is no command; after the name of a run, COMMAND is missing",
+                         c->cli->operands[0]);
     for (int i = first; i < c->cli->n_operands; i++) {
         size_t len = strlen(text);
         if (snprintf(text + len, sizeof text - len, "%s%s", len ? " " : "", c->cli->operands[i]) >=

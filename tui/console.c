@@ -219,6 +219,11 @@ static void farewell(const struct tui_app *app)
     else if (m->link_state == TUI_LINK_OVER)
         snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu\n", run,
                  m->link_why, s->epoch, (unsigned long long)s->update);
+    else if (m->link_state == TUI_LINK_LOST)
+        snprintf(line, sizeof line, "run %s: its trainer does not answer; bstune status %s\n", run,
+                 app->cfg->run_dir);
+    else if (s->phase == BST_PHASE_STOPPING)
+        snprintf(line, sizeof line, "run %s is ending, its checkpoint is being saved\n", run);
     else
         snprintf(line, sizeof line, "run %s goes on: bstune attach %s\n", run, run);
     if (bst_io_write_full(STDOUT_FILENO, line, strlen(line), "output"))
