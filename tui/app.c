@@ -67,7 +67,8 @@ static unsigned alarms(struct tui_app *app)
     if (s->nonfinite > app->nonfinite_seen)
         todo |= TUI_DO_BELL;
     app->nonfinite_seen = s->nonfinite;
-    if (strcmp(s->note, app->note_seen)) {
+    /* A notice waits until the answer to a key has been read; a failure does not. */
+    if (strcmp(s->note, app->note_seen) && (s->phase == BST_PHASE_FAILED || !tui_said_lately(m))) {
         snprintf(app->note_seen, sizeof app->note_seen, "%s", s->note);
         if (s->note[0])
             tui_say(m, s->phase == BST_PHASE_FAILED ? TUI_BAD : TUI_WARN, "%s%s%s", s->note_code,
@@ -90,7 +91,7 @@ unsigned tui_app_events(struct tui_app *app)
         tui_model_follow(m, app->link);
         if (e == BST_CLIENT_REPLY)
             todo |= take_reply(app);
-        if (e == BST_CLIENT_NOTE)
+        if (e == BST_CLIENT_NOTE && !tui_said_lately(m)) /* the status brings it again */
             tui_say(m, TUI_WARN, "%s", app->link->ops->note(app->link));
         if (e == BST_CLIENT_LEASE || e == BST_CLIENT_CLOSED || e == BST_CLIENT_NOTE)
             todo |= TUI_DO_DRAW;

@@ -6,7 +6,7 @@
 
 #include "core/base/alloc.h"
 
-enum { MESSAGE_SECONDS = 8 };
+enum { MESSAGE_SECONDS = 8, MESSAGE_OWN_SECONDS = 2 };
 
 static const struct bst_history no_history;
 
@@ -39,6 +39,12 @@ void tui_say(struct tui_model *m, enum tui_style style, const char *fmt, ...)
     va_end(ap);
     m->message_style = style;
     m->message_until = m->now + MESSAGE_SECONDS;
+}
+
+bool tui_said_lately(const struct tui_model *m)
+{
+    return m->message[0] && m->message_style == TUI_GOOD &&
+           m->now < m->message_until - MESSAGE_SECONDS + MESSAGE_OWN_SECONDS;
 }
 
 static int least(int a, int b)

@@ -107,6 +107,8 @@ void tui_model_init(struct tui_model *m);
 void tui_model_fini(struct tui_model *m);
 /* Shown in the footer for a few seconds. */
 void tui_say(struct tui_model *m, enum tui_style style, const char *fmt, ...) BST_PRINTF(3, 4);
+/* Whether good news was said in the last 2 s: a notice that can wait does not take its place. */
+bool tui_said_lately(const struct tui_model *m);
 /* Takes over what the link knows now, unless the display is frozen. */
 void tui_model_follow(struct tui_model *m, struct tui_link *link);
 /* May this console change the run? Else *why says why not. */
