@@ -163,14 +163,14 @@ void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
     }
 }
 
-void bst_session_describe(const struct bst_session *s, const struct bst_proposal *p, uint64_t at,
+void bst_session_describe(const struct bst_session *s, const struct bst_proposal *p,
                           struct bst_sb *out)
 {
     if (p->cmd.rewind)
         bst_sb_addf(out,
                     "back to update %" PRIu64 ": weights and metrics of the %" PRIu64
                     " updates since are dropped; ",
-                    s->held_at.update, at - s->held_at.update);
+                    s->held_at.update, s->at.update - s->held_at.update);
     bst_outcome_describe(&p->plan, out);
 }
 
@@ -189,7 +189,7 @@ static struct bst_journal_entry make_entry(const struct bst_session *s,
     };
     struct bst_sb text;
     bst_sb_init(&text, sizeof e.text);
-    bst_session_describe(s, p, s->at.update, &text);
+    bst_session_describe(s, p, &text);
     bst_copy_text(e.text, sizeof e.text, text.data);
     bst_sb_fini(&text);
     bst_copy_text(e.command, sizeof e.command, p->in.text);

@@ -78,7 +78,7 @@ static void answer_proposal(struct bst_session *s, struct bst_proposal *p, const
         .memory_limit = {(double)p->memory.limit, true},
     };
     bst_sb_init(&text, sizeof o.text);
-    bst_session_describe(s, p, s->at.update, &text);
+    bst_session_describe(s, p, &text);
     bst_copy_text(o.text, sizeof o.text, text.data);
     bst_sb_fini(&text);
     bst_session_answer(s, &p->in, &o);

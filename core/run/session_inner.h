@@ -117,8 +117,8 @@ void bst_session_confirm(struct bst_session *s, const struct bst_update_req *req
                          const struct bst_split *split, const struct bst_update_result *res);
 /* Journalled and answered without an update, on a paused run. */
 void bst_session_confirm_paused(struct bst_session *s);
-/* What a proposal comes to, in words; `at` is the update up to which the run has come. */
-void bst_session_describe(const struct bst_session *s, const struct bst_proposal *p, uint64_t at,
+/* What a proposal comes to, in words, before it is done. */
+void bst_session_describe(const struct bst_session *s, const struct bst_proposal *p,
                           struct bst_sb *out);
 /* Everything as before the pending change, which is answered with `outcome` and why. */
 void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_diag code,
