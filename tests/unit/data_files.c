@@ -21,6 +21,19 @@ char *files_scratch(void)
     return dir;
 }
 
+int files_set_up(void **state)
+{
+    *state = files_scratch();
+    return 0;
+}
+
+int files_tear_down(void **state)
+{
+    int failed = bst_io_remove_tree(*state) != BST_OK;
+    bst_free(*state);
+    return failed;
+}
+
 void files_write(const char *dir, const char *name, const void *data, size_t n)
 {
     char *path = bst_xasprintf("%s/%s", dir, name);

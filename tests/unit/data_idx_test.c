@@ -445,21 +445,6 @@ static void fashion_mnist_is_whole(void **state)
     bst_dataset_close(ds);
 }
 
-static int set_up(void **state)
-{
-    *state = files_scratch();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    int failed = bst_io_remove_tree(*state) != BST_OK;
-    bst_free(*state);
-    return failed;
-}
-
-#define WITH_FOLDER(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -287,24 +287,11 @@ static void keys_differ_by_seed_epoch_and_index(void **state)
     assert_true(bst_augment_key(1, 3, 2) != key);
 }
 
-static int set_up(void **state)
-{
-    *state = files_scratch();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    int failed = bst_io_remove_tree(*state) != BST_OK;
-    bst_free(*state);
-    return failed;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(cifar_is_read_planes_to_pixels, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(cifar_faults_are_told, set_up, tear_down),
+        WITH_FOLDER(cifar_is_read_planes_to_pixels),
+        WITH_FOLDER(cifar_faults_are_told),
         cmocka_unit_test(shapes_depend_on_seed_part_and_index),
         cmocka_unit_test(shapes_are_the_same_everywhere),
         cmocka_unit_test(shapes_are_balanced),
