@@ -3,9 +3,14 @@
 #define TUI_CLI_CLIENT_H
 
 #include "core/run/client.h"
+#include "core/run/run_dir.h"
 #include "tui/verbs.h"
 
 /* Waits for an event of this kind; gives BST_CLIENT_CLOSED when the trainer went away first. */
 enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_event kind);
+
+/* Where a run stands: from its trainer, or from the file that the last one left. */
+BST_MUST_USE enum bst_err tui_read_status(const char *dir, const struct bst_run_info *info,
+                                          struct bst_status *out);
 
 #endif

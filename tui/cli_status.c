@@ -33,8 +33,8 @@ static enum bst_err from_file(const char *dir, struct bst_status *out)
     return err;
 }
 
-static enum bst_err read_status(const char *dir, const struct bst_run_info *info,
-                                struct bst_status *out)
+enum bst_err tui_read_status(const char *dir, const struct bst_run_info *info,
+                             struct bst_status *out)
 {
     enum bst_err err = info->live ? ask(dir, out) : from_file(dir, out);
     /* Between being looked up and being asked, the run may have ended. */
@@ -88,7 +88,7 @@ int tui_verb_status(const struct tui_call *c)
     if (!err)
         err = bst_run_info_read(dir, &info);
     if (!err)
-        err = read_status(dir, &info, s);
+        err = tui_read_status(dir, &info, s);
     if (!err && !info.live && !strcmp(info.state, "killed"))
         s->phase = BST_PHASE_FAILED;
     if (!err && tui_given(c, TUI_OPTION_JSON))

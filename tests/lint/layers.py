@@ -20,8 +20,9 @@ SEES = {
     "core/data": ["core/backend", "core/graph", "core/tune"],
     "core/train": ["core/comm", "core/data", "core/backend", "core/graph", "core/tune"],
     "core/run": ["core/train", "core/comm", "core/data", "core/backend", "core/graph", "core/tune"],
+    "core/report": ["core/run", "core/tune"],
     "nets": ["core/graph"],
-    "tui": ["core/run", "core/tune"],
+    "tui": ["core/report", "core/run", "core/tune"],
 }
 # main.c alone hands the table of nets over to the run.
 EXTRA = {"tui/main.c": ["nets"]}
@@ -40,6 +41,7 @@ VENDORS = [
     (r"jansson\.h", ["core/base", "core/run", "core/train", "tui"]),
     (r"(turbojpeg|jpeglib)", ["core/data"]),
     (r"zlib\.h", ["core/data"]),
+    (r"cairo", ["core/report"]),
     (r"cmocka", ["tests"]),
 ]
 

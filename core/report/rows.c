@@ -1,0 +1,95 @@
+#include "core/report/rows.h"
+
+#include <math.h>
+
+void bst_rows_init(struct bst_rows *r, const struct bst_history *h)
+{
+    *r = (struct bst_rows){.history = h};
+}
+
+/* What was given out is no longer what the history holds. */
+static bool went_back(const struct bst_rows *r)
+{
+    const struct bst_history *h = r->history;
+    if (h->n_updates < r->n_updates || h->n_evals < r->n_evals || h->n_events < r->n_events)
+        return true;
+    if (!r->n_updates)
+        return false;
+    const struct bst_history_update *last = &h->updates[r->n_updates - 1];
+    return last->update != r->last_update || last->seconds != r->last_seconds;
+}
+
+static struct bst_row next_update(struct bst_rows *r, const struct bst_history_update *u)
+{
+    r->n_updates++;
+    r->last_update = u->update;
+    r->last_seconds = u->seconds;
+    return (struct bst_row){
+        .kind = BST_ROW_UPDATE, .samples = u->samples, .seconds = u->seconds, .update = u};
+}
+
+/* An evaluation at s samples follows the update that ends there; a change taken in at s comes
+ * before the update that begins there. */
+struct bst_row bst_rows_next(struct bst_rows *r)
+{
+    const struct bst_history *h = r->history;
+    struct bst_row row = {.kind = BST_ROW_BACK};
+    if (went_back(r)) {
+        bst_rows_init(r, h);
+        return row;
+    }
+    double update = r->n_updates < h->n_updates ? h->updates[r->n_updates].samples : INFINITY;
+    double eval = r->n_evals < h->n_evals ? h->evals[r->n_evals].samples : INFINITY;
+    double event = r->n_events < h->n_events ? h->events[r->n_events].samples : INFINITY;
+    if (!isfinite(event) && r->n_events < h->n_events)
+        event = 0;
+    row.seconds = r->last_seconds;
+    if (event < update && event <= eval && r->n_events < h->n_events) {
+        row.kind = BST_ROW_EVENT;
+        row.event = &h->events[r->n_events++];
+        row.samples = event;
+    } else if (isfinite(update) && update <= eval) {
+        row = next_update(r, &h->updates[r->n_updates]);
+    } else if (isfinite(eval)) {
+        row.kind = BST_ROW_EVAL;
+        row.eval = &h->evals[r->n_evals++];
+        row.samples = eval;
+    } else {
+        row.kind = BST_ROW_NONE;
+    }
+    return row;
+}
+
+#define FIELD_OF(what, name)                                                                       \
+    static double what##_##name(const struct bst_row *row)                                         \
+    {                                                                                              \
+        return (double)row->what->name;                                                            \
+    }
+FIELD_OF(update, loss)
+FIELD_OF(update, learning_rate)
+FIELD_OF(update, grad_norm)
+FIELD_OF(update, global_batch)
+FIELD_OF(update, micro_batch)
+FIELD_OF(update, accumulation)
+FIELD_OF(update, samples_per_sec)
+FIELD_OF(update, loss_scale)
+FIELD_OF(eval, loss)
+FIELD_OF(eval, accuracy)
+
+const struct bst_row_field *bst_row_fields(int *n)
+{
+    static const struct bst_row_field fields[] = {
+        {"loss", false, update_loss},
+        {"learning_rate", false, update_learning_rate},
+        {"grad_norm", false, update_grad_norm},
+        {"global_batch_size", false, update_global_batch},
+        {"micro_batch_size", false, update_micro_batch},
+        {"gradient_accumulation_steps", false, update_accumulation},
+        {"samples_per_sec", false, update_samples_per_sec},
+        {"loss_scale", false, update_loss_scale},
+        {"loss", true, eval_loss},
+        {"accuracy_top1", true, eval_accuracy},
+    };
+    *n = (int)(sizeof fields / sizeof *fields);
+    return fields;
+}

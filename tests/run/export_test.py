@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""`bstune export`: what other programs read is what the run recorded."""
+import csv
+import io
+import json
+import math
+import os
+import pathlib
+import re
+import struct
+import subprocess
+
+from bst import BSTUNE, Place, check, main, until
+
+LONG = {"max_epochs": 400, "checkpoint_interval": "never"}
+TAGS = {"train/loss": "loss", "train/learning_rate": "learning_rate", "train/grad_norm": "grad_norm",
+        "train/global_batch_size": "global_batch_size"}
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def fields(message):
+    """(number, value) of a protocol buffer; bytes, ints and raw fixed fields."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            value = varint()
+        else:
+            size = {1: 8, 2: None, 5: 4}[key & 7]
+            size = varint() if size is None else size
+            value = message[at:at + size]
+            check(len(value) == size, "a field is cut off")
+            at += size
+        yield key >> 3, value
+
+
+def records(data):
+    at = 0
+    while at < len(data):
+        head = data[at:at + 8]
+        size, = struct.unpack("<Q", head)
+        check(masked(head) == struct.unpack("<I", data[at + 8:at + 12])[0], "the length's CRC")
+        body = data[at + 12:at + 12 + size]
+        check(masked(body) == struct.unpack("<I", data[at + 12 + size:at + 16 + size])[0], "the record's CRC")
+        yield body
+        at += 16 + size
+
+
+def read_events(path):
+    """{tag: [(step, value)]}, where a session start drops what was there from its step on."""
+    found = {}
+    for i, body in enumerate(records(path.read_bytes())):
+        e = dict(fields(body))
+        if i == 0:
+            check(e.get(3) == b"brain.Event:2", "no version")
+        elif 7 in e:
+            found = {t: [x for x in v if x[0] < e[2]] for t, v in found.items()}
+        else:
+            for _, raw in fields(e[5]):
+                value = dict(fields(raw))
+                tensor = dict(fields(value[8])) if 8 in value else None
+                x = tensor[8].decode() if tensor else struct.unpack("<f", value[2])[0]
+                found.setdefault(value[1].decode(), []).append((e[2], x))
+    return found
+
+
+def single(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def same_events(run, found):
+    updates, evals = run.metrics(), run.metrics("eval")
+    for tag, key in TAGS.items():
+        want = [(m["samples"], single(m[key])) for m in updates]
+        check(found.get(tag) == want, f"{tag}: {found.get(tag, [])[-3:]}, not {want[-3:]}")
+    check(found["eval/accuracy_top1"] == [(m["samples"], single(m["accuracy_top1"])) for m in evals], "accuracy")
+
+
+def stopped_run(p, name="r"):
+    r = p.start(name, **LONG)
+    r.wait_update(25)
+    rc, reply = r.ctl("batch", "+20%")
+    check(rc == 0, f"{reply}")
+    r.wait_update(reply["effective_update"] + 25)
+    r.send(15)
+    return r.end(75)
+
+
+def csv_is_the_metrics():
+    with Place() as p:
+        r = stopped_run(p)
+        rc, out, err = p.cli("export", r.dir)
+        check(rc == 0, err)
+        rows = list(csv.DictReader(io.StringIO(out, newline="")))
+        updates = [x for x in rows if x["type"] == "update"]
+        check(len(updates) == len(r.metrics()), "another number of updates")
+        for row, m in zip(updates, r.metrics()):
+            for key in ("update", "samples", "loss", "learning_rate", "grad_norm", "global_batch_size"):
+                check(float(row[key]) == m[key], f"{key}: {row[key]}, not {m[key]}")
+            check(row["eval_accuracy_top1"] == "", "an update with an accuracy")
+        evals = [x for x in rows if x["type"] == "eval"]
+        check([float(x["eval_accuracy_top1"]) for x in evals] == [m["accuracy_top1"] for m in r.metrics("eval")], "evals")
+        order = [float(x["samples"]) for x in rows]
+        check(order == sorted(order), "not in order")
+        rc, out2, err = p.cli("export", r.dir, "--output", p.path / "t.csv")
+        check(rc == 0 and out2 == "" and (p.path / "t.csv").read_bytes().decode() == out.replace("\n", "\r\n"),
+              "a file differs from the standard output")
+
+
+def tensorboard_reads_what_was_recorded():
+    with Place() as p:
+        r = stopped_run(p)
+        rc, out, err = p.cli("export", r.dir, "--format", "tensorboard")
+        check(rc == 0, err)
+        path = pathlib.Path(out.strip())
+        check(path.parent == r.dir / "tensorboard", f"{path}")
+        found = read_events(path)
+        same_events(r, found)
+        check(len(found["changes"]) >= 1 and "batch" in found["changes"][0][1], f"{found.get('changes')}")
+        python = os.environ.get("BSTUNE_TENSORBOARD_PYTHON")
+        if python:
+            reader = pathlib.Path(__file__).with_name("tensorboard_read.py")
+            own = json.loads(subprocess.run([python, reader, path.parent], check=True, capture_output=True).stdout)
+            same_events(r, {t: [tuple(x) for x in v] for t, v in own.items()})
+            check([tuple(x) for x in own["changes"]] == found["changes"], "TensorBoard reads other changes")
+
+
+def tensorboard_follows_and_goes_back():
+    with Place() as p:
+        r = p.start("r", **LONG)
+        r.wait_update(5)
+        folder = p.path / "tb"
+        follower = subprocess.Popen([BSTUNE, "export", str(r.dir), "-f", "tensorboard", "-F", "-o", str(folder)],
+                                    env=p.env, cwd=p.path, stdout=subprocess.DEVNULL)
+        try:
+            rc, reply = r.ctl("batch", "+20%")
+            check(rc == 0, f"{reply}")
+            r.wait_update(reply["effective_update"] + 10)
+            until(lambda: list(folder.glob("events*")), "the event file")
+            path, = folder.glob("events*")
+            until(lambda: path.stat().st_size > 4096, "some events")
+            rc, reply = r.ctl("undo", "--rewind")
+            check(rc == 0, f"{reply}")
+            r.wait_update(r.metrics()[-1]["update"] + 10)
+            r.send(15)
+            r.end(75)
+            check(follower.wait(timeout=30) == 0, "the follower failed")
+            same_events(r, read_events(path))
+        finally:
+            if follower.poll() is None:
+                follower.kill()
+                follower.wait()
+
+
+def prometheus_is_the_status():
+    line = re.compile(r'^bstune_(\w+)\{run="([^"]*)"((?:,\w+="[^"]*")*)\} (\S+)$')
+    with Place() as p:
+        r = stopped_run(p)
+        rc, out, err = p.cli("export", r.dir, "--format", "prometheus")
+        check(rc == 0, err)
+        values, types = {}, {}
+        for text in out.splitlines():
+            if text.startswith("# TYPE "):
+                name, kind = text.split()[2:]
+                check(name not in types, f"{name} twice")
+                types[name] = kind
+            elif not text.startswith("#"):
+                m = line.match(text)
+                check(m and "bstune_" + m[1] in types, f"not a sample: {text}")
+                values[m[1] + m[3]] = float(m[4])
+        s = r.status()
+        check(values["up"] == 0 and values["samples_total"] == s["samples"], f"{values}")
+        check(values["global_batch_size"] == s["global_batch"] and math.isclose(values["loss"], s["loss"]), f"{values}")
+        check(values['device_memory_planned_bytes,device="0"'] > 1e6, f"{values}")
+
+
+def usage():
+    with Place() as p:
+        for args, word in ((("--format", "xml"), "csv"), (("--follow",), "tensorboard"),
+                           (("-f", "prometheus", "-F"), "--output")):
+            rc, _, err = p.cli("export", "nothing", *args)
+            check(rc == 2 and word in err, f"{rc} {err}")
+        rc, _, err = p.cli("export", p.path / "nothing")
+        check(rc == 4, f"{rc} {err}")
+
+
+if __name__ == "__main__":
+    main(csv_is_the_metrics, tensorboard_reads_what_was_recorded, tensorboard_follows_and_goes_back,
+         prometheus_is_the_status, usage)

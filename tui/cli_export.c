@@ -1,0 +1,181 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/io.h"
+#include "core/report/csv.h"
+#include "core/report/prometheus.h"
+#include "core/report/tensorboard.h"
+#include "tui/cli_client.h"
+
+enum {
+    POLL_US = 200000,
+    PROMETHEUS_EVERY = 25 /* polls */,
+    SHEET_MAX = 1 << 20,
+    FLUSH_AT = 1 << 16
+};
+
+struct export
+{
+    const struct tui_call *call;
+    char dir[512];
+    struct bst_run_info info;
+    struct bst_history *history;
+    struct bst_rows rows;
+    struct bst_sb text; /* not written yet */
+    int fd;
+    char path[1024];
+    double wall; /* when the run's own time was 0 */
+};
+
+static enum bst_err flush(struct export *e)
+{
+    enum bst_err err = bst_io_write_full(e->fd, e->text.data, e->text.len, e->path);
+    bst_sb_clear(&e->text);
+    return err;
+}
+
+/* All rows there are now. */
+static enum bst_err write_rows(struct export *e, bool tensorboard)
+{
+    bool more = true;
+    while (more) {
+        more = bst_history_poll(e->history);
+        for (;;) {
+            struct bst_row row = bst_rows_next(&e->rows);
+            if (row.kind == BST_ROW_NONE)
+                break;
+            if (tensorboard)
+                bst_tensorboard_row(&e->text, &row, e->wall);
+            else
+                bst_csv_row(&e->text, &row);
+            if (e->text.len > FLUSH_AT)
+                BST_TRY(flush(e));
+        }
+    }
+    return flush(e);
+}
+
+/* The run's own time leaves out the pauses between two trainers, so its end is what is known. */
+static double wall_at_start(const struct export *e)
+{
+    struct stat st;
+    char path[768];
+    const struct bst_history *h = e->history;
+    bst_run_path(e->dir, "metrics.jsonl", path);
+    double end = stat(path, &st) ? bst_clock_wall() : (double)st.st_mtime;
+    return h->n_updates ? end - h->updates[h->n_updates - 1].seconds : end;
+}
+
+static enum bst_err open_output(struct export *e)
+{
+    const char *given = tui_value(e->call, TUI_OPTION_OUTPUT);
+    if (!given) {
+        e->fd = STDOUT_FILENO;
+        snprintf(e->path, sizeof e->path, "standard output");
+        return BST_OK;
+    }
+    snprintf(e->path, sizeof e->path, "%s", given);
+    return bst_io_open_write(e->path, O_TRUNC, 0644, &e->fd);
+}
+
+static enum bst_err export_csv(struct export *e)
+{
+    BST_TRY(open_output(e));
+    bst_csv_header(&e->text);
+    return write_rows(e, false);
+}
+
+static enum bst_err export_tensorboard(struct export *e)
+{
+    const char *given = tui_value(e->call, TUI_OPTION_OUTPUT);
+    char folder[768];
+    while (bst_history_poll(e->history)) {
+    }
+    e->wall = wall_at_start(e);
+    if (given)
+        snprintf(folder, sizeof folder, "%s", given);
+    else
+        bst_run_path(e->dir, "tensorboard", folder);
+    BST_TRY(bst_io_make_dirs(folder, 0755));
+    /* The name of a run's file is always the same, so that a second export takes its place. */
+    snprintf(e->path, sizeof e->path, "%s/events.out.tfevents.%.0f.%s.bstune", folder,
+             e->info.started, e->info.name);
+    BST_TRY(bst_io_open_write(e->path, O_TRUNC, 0644, &e->fd));
+    fprintf(e->call->out, "%s\n", e->path);
+    fflush(e->call->out);
+    bst_tensorboard_header(&e->text, e->wall);
+    bool live = true;
+    while (live) {
+        live = tui_given(e->call, TUI_OPTION_FOLLOW) && bst_run_is_live(e->dir);
+        BST_TRY(write_rows(e, true));
+        if (live)
+            usleep(POLL_US);
+    }
+    return BST_OK;
+}
+
+static enum bst_err write_sheet(struct export *e, struct bst_status *s, bool live)
+{
+    const char *given = tui_value(e->call, TUI_OPTION_OUTPUT);
+    e->info.live = live;
+    BST_TRY(tui_read_status(e->dir, &e->info, s));
+    bst_sb_clear(&e->text);
+    bst_prometheus_print(&e->text, s, live && bst_run_is_live(e->dir));
+    if (given)
+        return bst_io_replace_file(given, e->text.data, e->text.len);
+    BST_TRY(open_output(e));
+    return flush(e);
+}
+
+static enum bst_err export_prometheus(struct export *e)
+{
+    bool follow = tui_given(e->call, TUI_OPTION_FOLLOW);
+    struct bst_status *s = bst_xalloc(sizeof *s);
+    enum bst_err err;
+    for (;;) {
+        bool live = bst_run_is_live(e->dir);
+        err = write_sheet(e, s, live);
+        if (err || !live || !follow)
+            break;
+        for (int i = 0; i < PROMETHEUS_EVERY && bst_run_is_live(e->dir); i++)
+            usleep(POLL_US);
+    }
+    bst_free(s);
+    return err;
+}
+
+int tui_verb_export(const struct tui_call *c)
+{
+    static enum bst_err (*const ways[])(struct export *) = {export_csv, export_tensorboard,
+                                                            export_prometheus};
+    static const char *const names[] = {"csv", "tensorboard", "prometheus"};
+    const char *format = tui_given(c, TUI_OPTION_FORMAT) ? tui_value(c, TUI_OPTION_FORMAT) : "csv";
+    struct export e = {.call = c, .fd = -1};
+    int way = 0;
+    while (strcmp(names[way], format) != 0)
+        way++;
+    if (tui_given(c, TUI_OPTION_FOLLOW) && way != 1 &&
+        (way == 0 || !tui_given(c, TUI_OPTION_OUTPUT)))
+        return tui_usage(c, way ? "--follow needs --output FILE here"
+                                : "--follow is for tensorboard and prometheus");
+    bst_sb_init(&e.text, SHEET_MAX);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), e.dir);
+    if (!err)
+        err = bst_run_info_read(e.dir, &e.info);
+    if (!err)
+        err = bst_history_open(e.dir, &e.history);
+    if (!err) {
+        bst_rows_init(&e.rows, e.history);
+        err = ways[way](&e);
+    }
+    if (e.fd > STDERR_FILENO && close(e.fd) && !err)
+        err = bst_fail(BST_E_IO, "%s: %s", e.path, strerror(errno));
+    bst_history_close(e.history);
+    bst_sb_fini(&e.text);
+    return err ? tui_fail(c, tui_code_of(err)) : TUI_EXIT_DONE;
+}
