@@ -13,6 +13,7 @@ enum bst_rng_stream {
     BST_RNG_SHAPES,
     BST_RNG_DROPOUT,
     BST_RNG_TEST,
+    BST_RNG_BOOTSTRAP,
 };
 
 struct bst_rng {
