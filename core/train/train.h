@@ -12,6 +12,7 @@
 #include "core/backend/backend.h"
 #include "core/data/data.h"
 #include "core/graph/net.h"
+#include "core/tune/noise.h"
 
 struct bst_lr_group { /* anchored fnmatch pattern over parameter names; first match wins */
     const char *match;
@@ -50,6 +51,7 @@ struct bst_update_req { /* {batch, micro_batches} other than the split in force:
         momentum_factor; /* multiplies v before the update (momentum correction); 0 or 1: nothing */
     uint64_t update;     /* 1-based number of this update, for the trace */
     bool only_matmul;    /* bench: convolutions and linear layers alone; no state moves */
+    bool noise;          /* measure the gradient of a part too; changes no number of the update */
 };
 
 struct bst_update_result {
@@ -67,6 +69,10 @@ struct bst_update_result {
     int64_t samples_used;
     int micro_largest, micro_used;
     double lr_used, momentum_used, weight_decay_used;
+    /* Where it was asked for and the update had parts: of several ranks each one's sum before they
+     * are added up, else the first micro-batch. b_small 0: not measured. */
+    struct bst_noise_pair noise;
+    double noise_seconds; /* that it took, of the slowest rank */
 };
 
 struct bst_layer_norm { /* one trained parameter */

@@ -24,6 +24,10 @@ enum {
     T_LARGEST,
     T_MICROS,
     T_WAIT,
+    T_PARTS,     /* measured for the noise scale */
+    T_PART_NORM, /* their mean gradients' squared norms, added up */
+    T_PART_INV,  /* 1 / samples, added up */
+    T_PART_TIME,
     T_N
 };
 
@@ -90,6 +94,33 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
     return BST_OK;
 }
 
+/* What the gradient block holds at this moment as the gradient of `n` samples: its squared norm
+ * over the parameters being trained. The loss has divided by the update's samples already. */
+static enum bst_err measure_part(struct rank *k, const struct job *job, double n, double *tally)
+{
+    const struct bst_trainer *t = k->t;
+    double start = bst_clock_now(), sum = 0, scale = (double)job->req->batch / n;
+    for (int i = 0; i < t->n_runs; i++) {
+        double q = 0;
+        BST_TRY(t->cfg.backend->sum_squares(k->be, (char *)k->grad + t->runs[i].offset,
+                                            t->runs[i].bytes, &q));
+        sum += q;
+    }
+    tally[T_PARTS]++;
+    tally[T_PART_NORM] += sum * scale * scale;
+    tally[T_PART_INV] += 1 / n;
+    tally[T_PART_TIME] += bst_clock_now() - start;
+    return BST_OK;
+}
+
+/* A rank's sum is at hand before the ranks add up; one rank alone has its micro-batches. */
+static bool measures(const struct rank *k, const struct job *job, bool first_of_several)
+{
+    if (!job->req->noise || job->req->only_matmul)
+        return false;
+    return first_of_several == (k->t->cfg.ranks == 1);
+}
+
 static enum bst_err run_micros(struct rank *k, const struct job *job, double *tally)
 {
     uint64_t n = bst_split_n_micro(&k->t->plan.split, (uint64_t)k->rank);
@@ -103,6 +134,8 @@ static enum bst_err run_micros(struct rank *k, const struct job *job, double *ta
         trace_batch(k, job->req, &b, r.first);
         enum bst_err err = run_batch(k, job, &b, i > 0, tally);
         bst_loader_give_back(k->loader[BST_TRAIN], &b);
+        if (!err && i == 0 && n > 1 && measures(k, job, true))
+            err = measure_part(k, job, r.n, tally);
         if (err)
             return err;
     }
@@ -128,12 +161,13 @@ static enum bst_err zero_gradients(struct rank *k)
 /* Everybody's tally as one: sums, in rank order, and maxima. */
 static enum bst_err agree(struct rank *k, double *tally)
 {
-    double most[3] = {tally[T_LARGEST], tally[T_MICROS], tally[T_WAIT]};
+    double most[4] = {tally[T_LARGEST], tally[T_MICROS], tally[T_WAIT], tally[T_PART_TIME]};
     BST_TRY(bst_comm_sum(k->comm, tally, T_N));
-    BST_TRY(bst_comm_max(k->comm, most, 3));
+    BST_TRY(bst_comm_max(k->comm, most, 4));
     tally[T_LARGEST] = most[0];
     tally[T_MICROS] = most[1];
     tally[T_WAIT] = most[2];
+    tally[T_PART_TIME] = most[3];
     return tally[T_CANCELLED] > 0 ? bst_fail(BST_E_CANCELLED, "stopped") : BST_OK;
 }
 
@@ -158,6 +192,14 @@ static void report(const struct rank *k, const struct job *job, const struct com
     out->lr_used = c->lr_used;
     out->momentum_used = c->momentum_used;
     out->weight_decay_used = c->weight_decay_used;
+    out->noise_seconds = tally[T_PART_TIME];
+    if (tally[T_PARTS] > 0)
+        out->noise = (struct bst_noise_pair){
+            .b_small = tally[T_PARTS] / tally[T_PART_INV],
+            .g_small = tally[T_PART_NORM] / tally[T_PARTS],
+            .b_big = tally[T_SAMPLES],
+            .g_big = c->grad_norm * c->grad_norm,
+        };
 }
 
 /* Gradients are complete on every rank. A failure from the optimizer on leaves ranks apart. */
@@ -205,6 +247,8 @@ static enum bst_err update_job(struct rank *k, void *arg)
     enum bst_err err = run_micros(k, job, tally);
     if (!err && tally[T_SAMPLES] == 0)
         err = zero_gradients(k);
+    else if (!err && measures(k, job, false))
+        err = measure_part(k, job, tally[T_SAMPLES], tally);
     if (err && err != BST_E_CANCELLED)
         return err;
     tally[T_CANCELLED] = err == BST_E_CANCELLED;
