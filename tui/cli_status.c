@@ -3,7 +3,6 @@
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
-#include "core/base/io.h"
 #include "core/run/run_dir.h"
 #include "tui/cli_client.h"
 
@@ -21,25 +20,13 @@ static enum bst_err ask(const char *dir, struct bst_status *out)
     return e == BST_CLIENT_STATUS ? BST_OK : bst_fail(BST_E_NOTFOUND, "the trainer went away");
 }
 
-/* Of a run that nobody trains now: as it was last written. */
-static enum bst_err from_file(const char *dir, struct bst_status *out)
-{
-    char path[768], *text;
-    size_t n;
-    bst_run_path(dir, "status.json", path);
-    BST_TRY(bst_io_read_file(path, STATUS_CAP, &text, &n));
-    enum bst_err err = bst_status_parse(text, out);
-    bst_free(text);
-    return err;
-}
-
 enum bst_err tui_read_status(const char *dir, const struct bst_run_info *info,
                              struct bst_status *out)
 {
-    enum bst_err err = info->live ? ask(dir, out) : from_file(dir, out);
+    enum bst_err err = info->live ? ask(dir, out) : bst_status_load(dir, out);
     /* Between being looked up and being asked, the run may have ended. */
     if (err == BST_E_NOTFOUND && info->live && !bst_run_is_live(dir))
-        err = from_file(dir, out);
+        err = bst_status_load(dir, out);
     return err;
 }
 

@@ -222,6 +222,9 @@ static void farewell(const struct tui_app *app)
     else if (m->link_state == TUI_LINK_LOST)
         snprintf(line, sizeof line, "run %s: its trainer does not answer; bstune status %s\n", run,
                  app->cfg->run_dir);
+    else if (m->has_status && bst_phase_is_over(s->phase))
+        snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu\n", run,
+                 bst_phase_name(s->phase), s->epoch, (unsigned long long)s->update);
     else if (s->phase == BST_PHASE_STOPPING)
         snprintf(line, sizeof line, "run %s is ending, its checkpoint is being saved\n", run);
     else

@@ -29,6 +29,7 @@ static wchar_t phase_mark(const struct tui_model *m, enum tui_style *style, cons
         [BST_PHASE_EVALUATING] = {L'◆', TUI_EVAL}, [BST_PHASE_SAVING] = {L'●', TUI_EVAL},
         [BST_PHASE_PAUSED] = {L'‖', TUI_WARN},     [BST_PHASE_DONE] = {L'✓', TUI_GOOD},
         [BST_PHASE_FAILED] = {L'!', TUI_BAD},      [BST_PHASE_STOPPING] = {L'▼', TUI_WARN},
+        [BST_PHASE_STOPPED] = {L'▼', TUI_WARN},    [BST_PHASE_PREEMPTED] = {L'▼', TUI_WARN},
     };
     *style = TUI_WARN;
     *words = "connecting";
@@ -126,7 +127,7 @@ static void draw_second(const struct tui_model *m, struct tui_area a)
     tui_metric(s->learning_rate, 3, text);
     x = item(a, x, 0, brief ? "lr" : "rate", text, TUI_STRONG);
     tui_span(s->eta_seconds, text);
-    if (s->phase != BST_PHASE_DONE && s->phase != BST_PHASE_FAILED)
+    if (!bst_phase_is_over(s->phase))
         x = item(a, x, 0, "left", text, TUI_NORMAL);
     if (s->last_checkpoint_samples.valid && s->samples_per_epoch > 0) {
         snprintf(text, sizeof text, "epoch %.2f",

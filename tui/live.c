@@ -37,8 +37,8 @@ static void set_phase(struct bst_status *s, const char *state)
     } phases[] = {
         {"running", BST_PHASE_TRAINING},
         {"done", BST_PHASE_DONE},
-        {"stopped", BST_PHASE_STOPPING},
-        {"preempted", BST_PHASE_STOPPING},
+        {"stopped", BST_PHASE_STOPPED},
+        {"preempted", BST_PHASE_PREEMPTED},
     };
     s->phase = BST_PHASE_FAILED;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
@@ -56,6 +56,8 @@ static void know_from_files(struct live *l, const struct bst_run_info *info)
 {
     struct bst_status *s = &l->last;
     const struct bst_history *h = l->history;
+    if (!l->has_last && bst_status_load(l->dir, s))
+        *s = (struct bst_status){0};
     if (!l->has_last) {
         snprintf(s->run, sizeof s->run, "%s", info->name);
         snprintf(s->preset, sizeof s->preset, "%s", info->preset);
@@ -70,14 +72,18 @@ static void know_from_files(struct live *l, const struct bst_run_info *info)
     if (!h->n_updates)
         return;
     const struct bst_history_update *u = &h->updates[h->n_updates - 1];
+    bool knows_batch = s->global_batch > 0 && s->update == u->update;
     s->update = u->update;
     s->samples = (uint64_t)u->samples;
     s->epoch = u->epoch;
     if (!s->samples_per_epoch && u->epoch > 0)
         s->samples_per_epoch = (int64_t)llround(u->samples / u->epoch);
-    s->global_batch = u->global_batch;
-    s->micro_batch = u->micro_batch;
-    s->accumulation = u->accumulation;
+    /* The run's last update may have been cut off: its batch is not the one in force. */
+    if (!knows_batch) {
+        s->global_batch = u->global_batch;
+        s->micro_batch = u->micro_batch;
+        s->accumulation = u->accumulation;
+    }
     s->learning_rate = not_nan(u->learning_rate);
     s->loss = (struct bst_metric){u->loss, true};
     s->grad_norm = (struct bst_metric){u->grad_norm, true};

@@ -182,8 +182,11 @@ static void read_reply(const json_t *o, struct bst_reply *r)
     const json_t *memory = json_object_get(o, "memory");
     r->memory_planned = read_metric(memory, "planned");
     r->memory_limit = read_metric(memory, "limit");
-    r->n_curve = bst_curve_read(json_object_get(json_object_get(o, "schedule"), "curve"),
-                                r->curve_samples, r->curve_rate);
+    const json_t *schedule = json_object_get(o, "schedule");
+    r->rate_before = read_metric(schedule, "learning_rate_before");
+    r->rate_after = read_metric(schedule, "learning_rate");
+    r->n_curve =
+        bst_curve_read(json_object_get(schedule, "curve"), r->curve_samples, r->curve_rate);
 }
 
 /* A request that the trainer would not take is a refused command to whoever asked. */

@@ -1,9 +1,12 @@
 #include "core/run/reply.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/run/curve.h"
 #include "core/run/live.h"
+
+enum { RATE_DIGITS = 5 };
 
 static void print_kept(const struct bst_outcome *o, struct bst_json *j)
 {
@@ -95,13 +98,43 @@ static void add_words(struct bst_sb *out, const char *key)
         bst_sb_addc(out, *key == '_' ? ' ' : *key);
 }
 
+static bool differs(double a, double b)
+{
+    return fabs(a - b) > 1e-9 * fmax(fabs(a), fabs(b));
+}
+
+/* The rate of the next update, which is what the console shows as the rate, and the peak that it
+ * hangs from where that changes: the two are alike only at the top of the schedule. */
+static void add_rate(const struct bst_plan *plan, const struct bst_change *peak, struct bst_sb *out)
+{
+    char was[32], is[32];
+    bool moves = differs(plan->lr_before, plan->lr_after);
+    bst_num_brief(plan->lr_before, RATE_DIGITS, was);
+    bst_num_brief(plan->lr_after, RATE_DIGITS, is);
+    if (moves)
+        bst_sb_addf(out, "rate %s → %s", was, is);
+    if (peak)
+        bst_sb_addf(out, moves ? " (peak %s → %s)" : "peak rate %s → %s", peak->before,
+                    peak->after);
+}
+
 void bst_outcome_describe(const struct bst_plan *plan, struct bst_sb *out)
 {
+    bool rate_said = !differs(plan->lr_before, plan->lr_after);
     for (int i = 0; i < plan->n_changes; i++) {
         const struct bst_change *c = &plan->changes[i];
         bst_sb_add(out, i ? ", " : "");
+        if (!strcmp(c->key, "learning_rate")) {
+            add_rate(plan, c, out);
+            rate_said = true;
+            continue;
+        }
         add_words(out, c->key);
         bst_sb_addf(out, " %s → %s", c->before, c->after);
+    }
+    if (plan->n_changes && !rate_said) {
+        bst_sb_add(out, ", ");
+        add_rate(plan, NULL, out);
     }
     if (!plan->n_changes)
         bst_sb_add(out, "nothing changes");

@@ -19,7 +19,8 @@ struct bst_outcome {
 };
 
 void bst_outcome_print(const struct bst_outcome *o, struct bst_sb *out);
-/* "batch 256 → 307, learning rate 0.1 → 0.2; BST-309 learning rate rises by …" */
+/* "batch 256 → 307, rate 0.05 → 0.06 (peak 0.1 → 0.12); BST-309 …": the rates are those of the next
+ * update. */
 void bst_outcome_describe(const struct bst_plan *plan, struct bst_sb *out);
 
 #endif

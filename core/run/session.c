@@ -225,7 +225,6 @@ static enum bst_err open_all(struct bst_session *s)
     bst_sb_init(&notes, 8192);
     enum bst_err err = open_state(s, &notes);
     s->opened = bst_clock_now();
-    s->momentum_factor = 1;
     if (!err) {
         if (s->killed_pid)
             bst_session_note(s, BST_DIAG_KILLED_BEFORE, "process %d ended without being asked to",
@@ -368,11 +367,13 @@ static int end_preempted(struct bst_session *s)
 {
     bst_session_phase(s, BST_PHASE_STOPPING);
     drop_waiting(s, "the process was asked to end");
-    if (bst_session_save(s))
+    if (bst_session_save(s)) {
+        bst_session_phase(s, BST_PHASE_FAILED);
         return EXIT_FAILED;
+    }
     bst_session_note(s, BST_DIAG_PREEMPTED, "asked to end by a signal, saved at update %" PRIu64,
                      s->at.update);
-    bst_session_phase(s, BST_PHASE_STOPPING);
+    bst_session_phase(s, BST_PHASE_PREEMPTED);
     return EXIT_PREEMPTED;
 }
 
@@ -388,6 +389,8 @@ static int end_stopped(struct bst_session *s)
     else
         snprintf(text, sizeof text, "stopped at update %" PRIu64 " with a checkpoint",
                  s->at.update);
+    /* Before the answer: whoever has it may look at once. */
+    bst_session_phase(s, err ? BST_PHASE_FAILED : BST_PHASE_STOPPED);
     bst_session_journal(s, &s->stop_for, err ? "refused" : "done", BST_DIAG_NONE, text);
     bst_session_answer_text(s, &s->stop_for, err ? "refused" : "done", BST_DIAG_NONE, text);
     drop_waiting(s, "the run was stopped");
@@ -481,6 +484,7 @@ int bst_session_run(const struct bst_session_cfg *cfg)
     int code = EXIT_FAILED;
     s->cfg = *cfg;
     s->preset = *cfg->preset;
+    s->at.momentum_factor = 1;
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     fill_identity(s);
     if (s->wake_fd < 0)

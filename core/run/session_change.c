@@ -8,6 +8,9 @@
 #include "core/run/field.h"
 #include "core/run/session_inner.h"
 
+/* A batch set to so many times another is remarked on. */
+#define BATCH_TIMES_PLAIN 4.0
+
 static struct bst_plan_env env_now(const struct bst_session *s, uint64_t fit)
 {
     struct bst_plan_env env = s->env;
@@ -43,7 +46,12 @@ static enum bst_err plan_back(struct bst_session *s, struct bst_proposal *p,
         return bst_fail(BST_E_STATE, "the weights from before the last change are not held");
     }
     const struct bst_live *held = undo ? &u->undo[u->n_undo - 1] : &u->redo[u->n_redo - 1];
-    return bst_plan_return(&s->live, held, env, &p->plan);
+    BST_TRY(bst_plan_return(&s->live, held, env, &p->plan));
+    /* After a rewind the next update is the one that the change was made before. */
+    if (p->cmd.rewind)
+        p->plan.lr_after =
+            bst_schedule_lr(&s->held_live.schedule, s->held_at.samples, s->held_live.batch);
+    return BST_OK;
 }
 
 static enum bst_err plan_once(struct bst_session *s, struct bst_proposal *p, uint64_t fit)
@@ -163,6 +171,28 @@ void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
     }
 }
 
+/* "batch 20" is a batch of 20; whoever meant 20 % sees it before it is done. */
+static void add_batch_remark(const struct bst_proposal *p, struct bst_sb *out)
+{
+    uint64_t was = p->plan.before.batch, is = p->plan.after.batch;
+    if (p->cmd.kind != BST_COMMAND_BATCH || p->cmd.op != BST_OPERAND_SET || !was || !is)
+        return;
+    bool less = is < was;
+    double times = less ? (double)was / (double)is : (double)is / (double)was;
+    if (times <= BATCH_TIMES_PLAIN)
+        return;
+    bst_sb_addf(out, "; from %" PRIu64 " to %" PRIu64 " is %.0f times %s", was, is, times,
+                less ? "smaller" : "larger");
+    if (is <= 100)
+        bst_sb_addf(out, ", for %" PRIu64 " %% more write batch +%" PRIu64 "%%", is, is);
+}
+
+static void add_plan(const struct bst_proposal *p, struct bst_sb *out)
+{
+    bst_outcome_describe(&p->plan, out);
+    add_batch_remark(p, out);
+}
+
 void bst_session_describe(const struct bst_session *s, const struct bst_proposal *p,
                           struct bst_sb *out)
 {
@@ -171,7 +201,7 @@ void bst_session_describe(const struct bst_session *s, const struct bst_proposal
                     "back to update %" PRIu64 ": weights and metrics of the %" PRIu64
                     " updates since are dropped; ",
                     s->held_at.update, s->at.update - s->held_at.update);
-    bst_outcome_describe(&p->plan, out);
+    add_plan(p, out);
 }
 
 static struct bst_journal_entry make_entry(const struct bst_session *s,
@@ -263,7 +293,7 @@ enum bst_err bst_session_put(struct bst_session *s, struct bst_proposal *p)
                                         (int)p->plan.after.split.accumulate, NULL);
         if (!err) {
             s->live = p->plan.after;
-            s->momentum_factor = p->plan.momentum_factor;
+            s->at.momentum_factor *= p->plan.momentum_factor;
         }
     }
     if (err) {
@@ -303,7 +333,7 @@ static void applied(struct bst_session *s, uint64_t update, uint64_t samples, co
     bst_sb_init(&text, 500);
     if (p->cmd.rewind)
         bst_sb_addf(&text, "back to update %" PRIu64 "; ", update - 1);
-    bst_outcome_describe(&p->plan, &text);
+    add_plan(p, &text);
     if (!p->cmd.rewind)
         bst_session_count_change(s, p->cmd.kind, &p->plan.before);
     /* What is held is from before an undo, which is not what the next --rewind would mean. */
@@ -382,7 +412,6 @@ void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_
     /* A rewind is in the journal: what could not be seen in an update is said, and stays. */
     if (!p->journalled) {
         s->live = p->plan.before;
-        s->momentum_factor = 1;
         if (s->at.update != s->held_at.update && bst_trainer_rewind(s->trainer))
             bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
         s->at = s->held_at;

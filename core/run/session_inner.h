@@ -24,6 +24,8 @@ struct bst_progress {
     int nonfinite_row;
     struct bst_metric eval_loss, eval_accuracy, best_accuracy;
     double elapsed; /* seconds of all processes of the run before this one */
+    /* Still to be multiplied into the velocities, by the next update that commits; 1: nothing. */
+    double momentum_factor;
 };
 
 /* A change on its way: proposed, put in force, not yet seen in an update. */
@@ -67,7 +69,6 @@ struct bst_session {
     double opened;                         /* monotonic */
 
     struct bst_proposal *pending; /* NULL: none */
-    double momentum_factor;       /* for the next update */
     bool have_hold;               /* of the state just before the last change */
     struct bst_progress held_at;
     struct bst_live held_live;

@@ -20,7 +20,7 @@ enum { KEEP = 3, STATE_VERSION = 1 };
 static const struct bst_field progress_fields[] = {
     P(U64, update),           P(U64, samples),          P(U64, next_eval), P(U64, next_checkpoint),
     P(U64, last_eval),        P(U64, nonfinite),        P(U64, skipped),   P(METRIC, eval_loss),
-    P(METRIC, eval_accuracy), P(METRIC, best_accuracy), P(F64, elapsed),
+    P(METRIC, eval_accuracy), P(METRIC, best_accuracy), P(F64, elapsed),   P(F64, momentum_factor),
 };
 #undef P
 enum { N_PROGRESS = sizeof progress_fields / sizeof *progress_fields };
@@ -101,6 +101,9 @@ static enum bst_err read_state(const char *text, struct saved *out)
     bst_fields_read(progress_fields, N_PROGRESS, json_object_get(o, "progress"), &out->at);
     bst_fields_read(condition_fields, N_CONDITIONS, json_object_get(o, "conditions"),
                     &out->conditions);
+    /* Of a version before it was saved. */
+    if (!(out->at.momentum_factor > 0))
+        out->at.momentum_factor = 1;
     out->journal_seq = bst_json_count(o, "journal_seq", 0);
     out->metrics_bytes = bst_json_count(o, "metrics_bytes", 0);
     json_decref(o);

@@ -168,7 +168,7 @@ static struct bst_update_req make_request(const struct bst_session *s,
         .nesterov = s->preset.nesterov,
         .label_smoothing = l->label_smoothing,
         .max_grad_norm = clips ? l->max_grad_norm : 0,
-        .momentum_factor = s->momentum_factor,
+        .momentum_factor = s->at.momentum_factor,
         .update = number,
     };
 }
@@ -194,7 +194,9 @@ enum bst_err bst_session_update(struct bst_session *s)
         return err;
     s->at.update++;
     s->at.samples += batch;
-    s->momentum_factor = 1;
+    /* A skipped update has left the velocities alone. */
+    if (!res.skipped)
+        s->at.momentum_factor = 1;
     if (s->pending)
         bst_session_confirm(s, &req, &split, &res);
     /* A change that could not be kept took its update with it. */

@@ -3,8 +3,13 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
+#include "core/base/io.h"
 #include "core/run/field.h"
+#include "core/run/run_dir.h"
 #include "core/run/status_json.h"
+
+enum { FILE_CAP = 1 << 20 };
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -13,11 +18,18 @@ static const char *const phase_names[] = {
     [BST_PHASE_EVALUATING] = "evaluating", [BST_PHASE_SAVING] = "saving",
     [BST_PHASE_PAUSED] = "paused",         [BST_PHASE_DONE] = "done",
     [BST_PHASE_FAILED] = "failed",         [BST_PHASE_STOPPING] = "stopping",
+    [BST_PHASE_STOPPED] = "stopped",       [BST_PHASE_PREEMPTED] = "preempted",
 };
 
 const char *bst_phase_name(enum bst_phase p)
 {
     return (size_t)p < COUNT(phase_names) ? phase_names[p] : "unknown";
+}
+
+bool bst_phase_is_over(enum bst_phase p)
+{
+    return p == BST_PHASE_DONE || p == BST_PHASE_FAILED || p == BST_PHASE_STOPPED ||
+           p == BST_PHASE_PREEMPTED;
 }
 
 #define S(kind, name) BST_FIELD(struct bst_status, kind, name)
@@ -186,4 +198,15 @@ enum bst_err bst_status_parse(const char *json, struct bst_status *out)
     bst_status_read(o, out);
     json_decref(o);
     return BST_OK;
+}
+
+enum bst_err bst_status_load(const char *dir, struct bst_status *out)
+{
+    char path[768], *text;
+    size_t n;
+    bst_run_path(dir, "status.json", path);
+    BST_TRY(bst_io_read_file(path, FILE_CAP, &text, &n));
+    enum bst_err err = bst_status_parse(text, out);
+    bst_free(text);
+    return err;
 }

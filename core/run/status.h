@@ -27,8 +27,12 @@ enum bst_phase {
     BST_PHASE_DONE,
     BST_PHASE_FAILED,
     BST_PHASE_STOPPING,
+    BST_PHASE_STOPPED,
+    BST_PHASE_PREEMPTED,
 };
 const char *bst_phase_name(enum bst_phase p);
+/* No update comes any more: done, failed, stopped or preempted. */
+bool bst_phase_is_over(enum bst_phase p);
 
 struct bst_status_device {
     char name[96];
@@ -81,5 +85,7 @@ struct bst_status {
 void bst_status_print(const struct bst_status *s, struct bst_sb *out, bool with_layers);
 /* false with the error text of bst_fail when it is not a status object. */
 BST_MUST_USE enum bst_err bst_status_parse(const char *json, struct bst_status *out);
+/* dir/status.json: of a run that nobody trains now, as it was last written. */
+BST_MUST_USE enum bst_err bst_status_load(const char *dir, struct bst_status *out);
 
 #endif

@@ -123,8 +123,11 @@ static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env
     const struct bst_live *b = &plan->before, *a = &plan->after;
     plan->lr_before = bst_schedule_lr(&b->schedule, env->samples, b->batch);
     plan->lr_after = bst_schedule_lr(&a->schedule, env->samples, a->batch);
+    if (env->samples && bst_schedule_warmup_done(&b->schedule, env->samples, b->batch) < 1 &&
+        bst_schedule_warmup_done(&a->schedule, env->samples, a->batch) >= 1)
+        note(plan, BST_DIAG_WARMUP_ENDED);
     plan->momentum_factor = bst_momentum_correction(env->form, plan->lr_before, plan->lr_after);
-    if (plan->lr_before > 0 && plan->lr_after > 1.5 * plan->lr_before)
+    if (env->samples && plan->lr_after > 1.5 * plan->lr_before)
         note(plan, BST_DIAG_RATE_JUMP);
     bst_plan_list_changes(plan, env->dataset);
     return BST_OK;
@@ -205,8 +208,6 @@ static enum bst_err change_warmup(struct bst_plan *plan, const struct bst_comman
     err = bst_schedule_set_warmup(&live->schedule, length, env->samples, live->batch, cmd->jump);
     if (err)
         return refuse(plan, BST_DIAG_WARMUP_OVER, err);
-    if (bst_schedule_warmup_done(&live->schedule, env->samples, live->batch) >= 1)
-        note(plan, BST_DIAG_WARMUP_ENDED);
     return BST_OK;
 }
 

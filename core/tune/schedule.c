@@ -169,6 +169,20 @@ enum bst_err bst_schedule_set_warmup(struct bst_schedule *sch, double warmup, ui
     return BST_OK;
 }
 
+/* The warm-up that the run has had stands for the one that it will not have: the rest of the curve
+ * is where it would be after that. One that lives off its warm-up begins at the top of it. */
+static void take_done(struct bst_schedule *next, const struct bst_schedule *now, uint64_t s,
+                      uint64_t batch)
+{
+    bool needs = next->kind == BST_SCHEDULE_NOAM || next->kind == BST_SCHEDULE_INVERSE_SQRT;
+    if (needs && !(now->warmup > 0)) {
+        end_warmup(next, s, batch);
+        return;
+    }
+    next->warmup = now->warmup;
+    next->s0 = next->x0 = 0;
+}
+
 void bst_schedule_take_over(struct bst_schedule *next, const struct bst_schedule *now, uint64_t s,
                             uint64_t batch)
 {
@@ -179,7 +193,7 @@ void bst_schedule_take_over(struct bst_schedule *next, const struct bst_schedule
     if (!s || p.edge <= p.at)
         return;
     if (x >= 1)
-        end_warmup(next, s, batch);
+        take_done(next, now, s, batch);
     else
         stretch(next, x, s, batch);
 }

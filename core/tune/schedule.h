@@ -104,7 +104,8 @@ BST_MUST_USE enum bst_err bst_schedule_set_warmup(struct bst_schedule *sch, doub
                                                   uint64_t s, uint64_t batch, bool jump);
 
 /* `next` (another preset's schedule, made as if from the start) taken up at s by a run that was
- * under `now`: a warm-up that is over stays over, one in progress goes on from where it is. */
+ * under `now`: a warm-up that is over stays over, with the length that it had; one in progress goes
+ * on from where it is. */
 void bst_schedule_take_over(struct bst_schedule *next, const struct bst_schedule *now, uint64_t s,
                             uint64_t batch);
 

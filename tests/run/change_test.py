@@ -290,6 +290,45 @@ def a_readonly_run_takes_nothing():
         check(r.ctl("-n", "lr", "x0.9")[0] == 0, "a dry run refused")
 
 
+def the_words_give_the_rate_in_force():
+    """Not the peak alone, which stands for no update of a run whose rate has decayed."""
+    with Place() as p:
+        r = p.start("w", **{**LONG, "max_epochs": 40, "warmup_epochs": 0})
+        r.wait_update(250)
+        check(r.ctl("pause")[0] == 0, "no pause")
+        last = r.metrics()[-1]["learning_rate"]
+        for dry in (("-n",), ()):
+            rc, reply = r.ctl(*dry, "lr", "x0.5")
+            before, after = (reply["schedule"][k] for k in ("learning_rate_before", "learning_rate"))
+            check(rc == 0 and near(after, before / 2) and 0.9 * last < before < last < 0.0124, f"{reply} {last}")
+            check(f"rate {before:.5g} → {after:.5g} (peak 0.0125 → 0.00625)" in reply["text"], reply["text"])
+        check(r.journal()[-1]["text"] in reply["text"], "the journal has other words")
+        rc, reply = r.ctl("decay", "constant")
+        before, after = (reply["schedule"][k] for k in ("learning_rate_before", "learning_rate"))
+        check(near(after, 0.00625) and f"rate {before:.5g} → 0.00625" in reply["text"], reply["text"])
+        rc, reply = r.ctl("undo")
+        check(f"rate 0.00625 → {before:.5g}" in reply["text"], reply["text"])
+
+
+def a_batch_far_off_is_remarked_on():
+    with Place() as p:
+        r = p.start("f", **LONG)
+        r.wait_update(1)
+        rows = (("batch 2", "from 32 to 2 is 16 times smaller, for 2 % more write batch +2%"),
+                ("batch 320", "from 32 to 320 is 10 times larger"), ("batch 8", ""), ("batch 128", ""), ("batch x5", ""))
+        for command, words in rows:
+            rc, reply = r.ctl("-n", *command.split())
+            check(rc == 0 and words in reply["text"] and bool(words) == ("times" in reply["text"]), f"{command}: {reply}")
+
+
+def the_cut_off_update_is_not_the_plan():
+    with Place() as p:
+        r = p.start("c", max_epochs=1, global_batch_size=96, warmup_epochs=0).end()
+        check(r.metrics()[-1]["global_batch_size"] == 640 % 96, "not what this test is for")
+        s = r.status()
+        check((s["global_batch"], s["micro_batch"], s["phase"]) == (96, 96, "done"), f"{s}")
+
+
 def exit_codes():
     with Place() as p:
         r = p.start("x", **LONG)
@@ -304,6 +343,7 @@ def exit_codes():
         r.end()
         state = json.loads((r.dir / "run.json").read_text())["state"]
         check(state == "stopped", state)
+        check(json.loads((r.dir / "status.json").read_text())["phase"] == "stopped", "the last phase")
         check(p.cli("ctl", r.dir, "batch", "+20%")[0] == 4, "a run that is over")
         rc, out, _ = p.cli("status", "--json", r.dir)
         check(rc == 0 and json.loads(out)["update"] == r.metrics()[-1]["update"], "status of a run that is over")
@@ -313,4 +353,5 @@ if __name__ == "__main__":
     main(plus_twenty_percent_is_exact_and_immediate, presses_are_one_proposal, memory_decides_to_the_byte,
          undo_and_redo, rewind_brings_the_weights_back, a_killed_run_stays_rewound,
          a_resume_goes_on_with_the_changes, a_run_is_made_longer, pausing_ends_an_evaluation, a_preset_is_one_change, a_paused_run_takes_changes,
-         one_holds_the_lease, a_readonly_run_takes_nothing, exit_codes)
+         one_holds_the_lease, a_readonly_run_takes_nothing, the_words_give_the_rate_in_force,
+         a_batch_far_off_is_remarked_on, the_cut_off_update_is_not_the_plan, exit_codes)

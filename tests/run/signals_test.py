@@ -19,6 +19,7 @@ def same_end(p, whole, broken):
 def term_resume(p, r, whole):
     r.send(signal.SIGTERM)
     r.end(75)
+    check(r.status()["phase"] == "preempted", "the last phase")
     same_end(p, whole, p.start(r.name, resume=True).end())
 
 

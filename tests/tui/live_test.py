@@ -265,10 +265,17 @@ def stops_after_asking():
 
 
 def a_finished_run():
-    with Session(**{"max_epochs": 20, "warmup_epochs": 1}) as s:
+    """Its last update is cut off (51200 = 170 x 300 + 200): the batch in force is the plan's all the same."""
+    with Session(**{"max_epochs": 20, "warmup_epochs": 1, "global_batch_size": 300}) as s:
         s.t.expect("done")
         s.t.send("q")
         assert s.t.wait_end() == 0
+        assert s.updates()[-1]["global_batch_size"] == 200
+        t = s.attach()
+        t.expect("batch 300 ")
+        t.send("q")
+        t.wait_end()
+        t.close()
 
 
 def idle_bytes():

@@ -296,8 +296,18 @@ static void a_preset_on_a_smaller_machine(void **state)
 
     env.samples = 300000; /* past its own warm-up: the preset's counts as done */
     assert_int_equal(bst_plan_preset(&now, &preset, false, &env, &plan), BST_OK);
-    assert_true(plan.lr_after == 0.4);
+    assert_null(find(&plan, "warmup"));
+    near_rel(plan.lr_after, 0.4 * (1 - 240000.0 / 540000), 1e-14);
+    assert_true(has_note(&plan, BST_DIAG_RATE_JUMP));
+    assert_false(has_note(&plan, BST_DIAG_WARMUP_ENDED));
 
+    env.samples = 30000; /* in the midst of its own, the preset has none: it ends */
+    preset.schedule.warmup = 0;
+    assert_int_equal(bst_plan_preset(&now, &preset, false, &env, &plan), BST_OK);
+    assert_true(has_note(&plan, BST_DIAG_WARMUP_ENDED));
+    assert_true(has_note(&plan, BST_DIAG_RATE_JUMP));
+
+    env.samples = 300000;
     preset.schedule.total = 200000;
     assert_int_equal(bst_plan_preset(&now, &preset, true, &env, &plan), BST_E_STATE);
     assert_int_equal(plan.refused, BST_DIAG_LENGTH_PASSED);

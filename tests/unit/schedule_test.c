@@ -304,8 +304,8 @@ static void undo_goes_back_without_a_jump(void **state)
     assert_int_equal(bst_schedule_set_warmup(&now, 0, 4000, 100, false), BST_OK);
     back = old;
     bst_schedule_go_back(&back, &now, 6000, 100);
-    assert_true(bst_schedule_lr(&back, 6000, 100) == 1);
-    assert_int_equal(bst_schedule_warmup_end(&back), 6000);
+    near_rel(bst_schedule_lr(&back, 6000, 100), bst_schedule_lr(&now, 6000, 100), 1e-15, "cut", 0);
+    assert_int_equal(bst_schedule_warmup_end(&back), 4000);
 }
 
 static void undo_of_something_else_restores_to_the_bit(void **state)
@@ -343,11 +343,23 @@ static void a_preset_taken_over(void **state)
     near_rel(bst_schedule_lr(&t, 4000, 100), 0.2 + 1.8 * 0.4, 1e-15, "under way", 0);
     near_rel(bst_schedule_lr(&t, 12000, 100), 0.2 + 1.8 * 0.7, 1e-15, "under way", 1);
     near_rel(bst_schedule_lr(&t, 20000, 100), 2, 1e-15, "under way", 2);
-    /* The run is past its warm-up: the preset's counts as done, its decay starts now. */
+    /* The run is past its warm-up: the preset's counts as done, and no other is made up. */
     t = next;
     bst_schedule_take_over(&t, &now, 15000, 100);
+    near_rel(bst_schedule_lr(&t, 15000, 100), 2 * (1 - 5000.0 / 90000), 1e-15, "done", 0);
+    assert_int_equal(bst_schedule_warmup_end(&t), 10000);
+    struct bst_schedule none = now;
+    none.warmup = 0;
+    t = next;
+    bst_schedule_take_over(&t, &none, 15000, 100);
+    near_rel(bst_schedule_lr(&t, 15000, 100), 2 * 0.85, 1e-15, "none", 0);
+    assert_int_equal(bst_schedule_warmup_end(&t), 0);
+    /* What is measured by its warm-up needs one. */
+    t = next;
+    t.kind = BST_SCHEDULE_INVERSE_SQRT;
+    bst_schedule_take_over(&t, &none, 15000, 100);
     assert_true(bst_schedule_lr(&t, 15000, 100) == 2);
-    assert_int_equal(bst_schedule_warmup_end(&t), 15000);
+    assert_int_equal(bst_schedule_check(&t), BST_OK);
     /* Past the preset's own warm-up: its decay as it would be by now. */
     t = next;
     bst_schedule_take_over(&t, &now, 50000, 100);
