@@ -67,8 +67,10 @@ static unsigned alarms(struct tui_app *app)
     if (s->nonfinite > app->nonfinite_seen)
         todo |= TUI_DO_BELL;
     app->nonfinite_seen = s->nonfinite;
-    /* A notice waits until the answer to a key has been read; a failure does not. */
-    if (strcmp(s->note, app->note_seen) && (s->phase == BST_PHASE_FAILED || !tui_said_lately(m))) {
+    /* A notice waits until the answer to a key has been read, and until the footer is free of a
+     * proposal; a failure waits for neither. */
+    bool free = !tui_said_lately(m) && m->armed.state == TUI_ARMED_NONE;
+    if (strcmp(s->note, app->note_seen) && (s->phase == BST_PHASE_FAILED || free)) {
         snprintf(app->note_seen, sizeof app->note_seen, "%s", s->note);
         if (s->note[0])
             tui_say(m, s->phase == BST_PHASE_FAILED ? TUI_BAD : TUI_WARN, "%s%s%s", s->note_code,
@@ -77,6 +79,20 @@ static unsigned alarms(struct tui_app *app)
             todo |= TUI_DO_BELL;
     }
     return todo;
+}
+
+/* The lease has gone to somebody else: nothing that was prepared here can be applied any more. */
+static unsigned watch_lease(struct tui_app *app)
+{
+    struct tui_model *m = &app->model;
+    bool taken = app->had_lease && !m->has_lease && m->holder[0];
+    app->had_lease = m->has_lease;
+    if (!taken)
+        return 0;
+    tui_armed_taken(m);
+    if (m->view.overlay == TUI_OVERLAY_STOP)
+        m->view.overlay = TUI_OVERLAY_NONE;
+    return TUI_DO_DRAW;
 }
 
 unsigned tui_app_events(struct tui_app *app)
@@ -91,12 +107,14 @@ unsigned tui_app_events(struct tui_app *app)
         tui_model_follow(m, app->link);
         if (e == BST_CLIENT_REPLY)
             todo |= take_reply(app);
-        if (e == BST_CLIENT_NOTE && !tui_said_lately(m)) /* the status brings it again */
+        /* While a proposal stands in the footer, or an answer: the status brings it again. */
+        if (e == BST_CLIENT_NOTE && !tui_said_lately(m) && m->armed.state == TUI_ARMED_NONE)
             tui_say(m, TUI_WARN, "%s", app->link->ops->note(app->link));
         if (e == BST_CLIENT_LEASE || e == BST_CLIENT_CLOSED || e == BST_CLIENT_NOTE)
             todo |= TUI_DO_DRAW;
     }
     tui_model_follow(m, app->link);
+    todo |= watch_lease(app);
     return todo | alarms(app);
 }
 
@@ -158,9 +176,13 @@ static unsigned overlay_enter(struct tui_app *app)
 {
     struct tui_view *v = &app->model.view;
     enum tui_overlay was = v->overlay;
-    char text[160];
+    char text[160], why[300];
     v->overlay = was == TUI_OVERLAY_STOP ? was : TUI_OVERLAY_NONE;
     if (was == TUI_OVERLAY_PRESETS && v->overlay_select < app->model.n_presets) {
+        if (!tui_model_may_change(&app->model, why, sizeof why)) {
+            tui_say(&app->model, TUI_WARN, "%s", why);
+            return TUI_DO_DRAW;
+        }
         snprintf(text, sizeof text, "preset %s", app->model.presets[v->overlay_select].name);
         tui_armed_command(&app->model, app->link, text);
     }
@@ -176,6 +198,8 @@ static unsigned overlay_key(struct tui_app *app, int key)
         v->overlay = TUI_OVERLAY_NONE;
         return TUI_DO_DRAW | tui_direct(app, "stop");
     }
+    if (v->overlay == TUI_OVERLAY_STOP && (key == 'n' || key == 'N'))
+        key = TUI_KEY_ESC;
     switch (tui_key_request(key)) {
     case TUI_REQ_UP:
         return overlay_move(app, -1);

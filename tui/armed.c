@@ -6,35 +6,51 @@
 #include "tui/format.h"
 
 /* The command that n net presses stand for; the trainer works out and rounds what it comes to. */
-static void write_command(struct tui_armed *a)
+static void write_command(struct tui_wish *w)
 {
-    int n = abs(a->presses);
-    bool up = a->presses > 0;
+    int n = abs(w->presses);
+    bool up = w->presses > 0;
     char power[16] = "";
     if (n > 1)
         snprintf(power, sizeof power, "^%d", n);
-    switch (a->kind) {
+    switch (w->kind) {
     case TUI_ARMED_BATCH:
-        snprintf(a->text, sizeof a->text, "batch %c20%%%s", up ? '+' : '-', power);
+        snprintf(w->text, sizeof w->text, "batch %c20%%%s", up ? '+' : '-', power);
         break;
     case TUI_ARMED_WARMUP:
-        snprintf(a->text, sizeof a->text, "warmup %c10%%%s", up ? '+' : '-', power);
+        snprintf(w->text, sizeof w->text, "warmup %c10%%%s", up ? '+' : '-', power);
         break;
     case TUI_ARMED_LR:
-        snprintf(a->text, sizeof a->text, "lr %c1.1%s", up ? '*' : '/', power);
+        snprintf(w->text, sizeof w->text, "lr %c1.1%s", up ? '*' : '/', power);
         break;
     case TUI_ARMED_TEXT:
         break;
     }
 }
 
+/* Another key starts afresh: one change, one thing. */
+static void add_press(struct tui_wish *w, enum tui_armed_kind kind, int direction)
+{
+    if (w->kind != kind)
+        *w = (struct tui_wish){.kind = kind};
+    w->presses += direction;
+    write_command(w);
+}
+
+static void set_text(struct tui_wish *w, const char *text)
+{
+    *w = (struct tui_wish){.kind = TUI_ARMED_TEXT, .presses = 1};
+    snprintf(w->text, sizeof w->text, "%s", text);
+}
+
 static void ask(struct tui_model *m, struct tui_link *link)
 {
     struct tui_armed *a = &m->armed;
     bool was = a->state != TUI_ARMED_NONE;
-    a->id = link->ops->command(link, a->text, true);
+    a->id = link->ops->command(link, a->wish.text, true);
     a->state = TUI_ARMED_ASKING;
     a->pressed = m->now;
+    a->early = false;
     m->message[0] = '\0';
     if (!a->id) {
         a->state = TUI_ARMED_NONE;
@@ -44,60 +60,49 @@ static void ask(struct tui_model *m, struct tui_link *link)
         link->ops->arm(link, a->state != TUI_ARMED_NONE);
 }
 
-static bool busy(struct tui_model *m)
-{
-    if (m->armed.state == TUI_ARMED_APPLYING)
-        tui_say(m, TUI_WARN, "one change at a time: %s is being applied", m->armed.text);
-    return m->armed.state == TUI_ARMED_APPLYING;
-}
-
 void tui_armed_press(struct tui_model *m, struct tui_link *link, enum tui_armed_kind kind,
                      int direction)
 {
     struct tui_armed *a = &m->armed;
-    if (busy(m))
-        return;
-    /* Another key starts afresh: one change, one thing. */
-    if (a->state == TUI_ARMED_NONE || a->kind != kind)
-        a->presses = 0;
-    a->kind = kind;
-    a->presses += direction;
-    if (!a->presses) {
-        tui_armed_drop(m, link);
+    if (a->state == TUI_ARMED_APPLYING) {
+        add_press(&a->next, kind, direction);
         return;
     }
-    write_command(a);
-    ask(m, link);
+    if (a->state == TUI_ARMED_NONE)
+        a->wish.presses = 0;
+    add_press(&a->wish, kind, direction);
+    if (a->wish.presses)
+        ask(m, link);
+    else
+        tui_armed_drop(m, link);
 }
 
 void tui_armed_command(struct tui_model *m, struct tui_link *link, const char *text)
 {
     struct tui_armed *a = &m->armed;
-    if (busy(m))
+    if (a->state == TUI_ARMED_APPLYING) {
+        set_text(&a->next, text);
         return;
-    a->kind = TUI_ARMED_TEXT;
-    a->presses = 1;
-    snprintf(a->text, sizeof a->text, "%s", text);
+    }
+    set_text(&a->wish, text);
     ask(m, link);
 }
 
 void tui_armed_apply(struct tui_model *m, struct tui_link *link)
 {
     struct tui_armed *a = &m->armed;
-    if (a->state == TUI_ARMED_NONE || a->state == TUI_ARMED_APPLYING)
+    if (a->state != TUI_ARMED_ASKING && a->state != TUI_ARMED_PROPOSED)
         return;
     /* What was typed before the proposal could be read is not an answer to it. */
-    if (m->now - a->pressed < TUI_ARMED_DEAF)
-        return;
-    if (a->state == TUI_ARMED_ASKING) {
-        tui_say(m, TUI_WARN, "not yet: the trainer is still working the change out");
+    if (a->state == TUI_ARMED_ASKING || m->now - a->pressed < TUI_ARMED_DEAF) {
+        a->early = true;
         return;
     }
-    if (a->state == TUI_ARMED_REFUSED)
-        return;
-    a->id = link->ops->command(link, a->text, false);
+    a->id = link->ops->command(link, a->wish.text, false);
+    m->message[0] = '\0';
     if (a->id) {
         a->state = TUI_ARMED_APPLYING;
+        a->next.presses = 0;
         return;
     }
     tui_armed_drop(m, link);
@@ -110,12 +115,27 @@ void tui_armed_drop(struct tui_model *m, struct tui_link *link)
     if (a->state == TUI_ARMED_NONE)
         return;
     if (a->state == TUI_ARMED_APPLYING) {
-        tui_say(m, TUI_WARN, "too late to drop: %s is being applied", a->text);
+        if (!a->next.presses)
+            tui_say(m, TUI_WARN, "too late to drop: %s is being applied", a->wish.text);
+        a->next.presses = 0;
         return;
     }
     a->state = TUI_ARMED_NONE;
     a->id = 0;
     link->ops->arm(link, false);
+}
+
+void tui_armed_taken(struct tui_model *m)
+{
+    struct tui_armed *a = &m->armed;
+    const char *lost = a->state == TUI_ARMED_APPLYING ? a->next.presses ? a->next.text : ""
+                       : a->state == TUI_ARMED_NONE   ? ""
+                                                      : a->wish.text;
+    tui_say(m, TUI_WARN, "%s%s%s has taken the controls (:take takes them back)", lost,
+            lost[0] ? " dropped: " : "", m->holder);
+    a->next.presses = 0;
+    if (a->state != TUI_ARMED_APPLYING)
+        a->state = TUI_ARMED_NONE;
 }
 
 double tui_armed_left(const struct tui_model *m)
@@ -138,7 +158,7 @@ bool tui_armed_tick(struct tui_model *m, struct tui_link *link)
         tui_say(m, TUI_BAD,
                 sent ? "the trainer went away while %s was being applied; see events"
                      : "%s dropped: the trainer does not answer",
-                a->text);
+                a->wish.text);
         return true;
     }
     if (a->state == TUI_ARMED_APPLYING || tui_armed_left(m) > 0)
@@ -146,7 +166,8 @@ bool tui_armed_tick(struct tui_model *m, struct tui_link *link)
     bool refused = a->state == TUI_ARMED_REFUSED;
     tui_armed_drop(m, link);
     if (!refused)
-        tui_say(m, TUI_DIM, "%s dropped: not confirmed within %.0f s", a->text, TUI_ARMED_LIFE);
+        tui_say(m, TUI_DIM, "%s dropped: not confirmed within %.0f s", a->wish.text,
+                TUI_ARMED_LIFE);
     return true;
 }
 
@@ -172,11 +193,11 @@ static void describe(const struct bst_reply *r, const char *command, char *out, 
 static void say_applied(struct tui_model *m, const struct bst_reply *r)
 {
     char what[300];
-    describe(r, m->armed.text, what, sizeof what);
+    describe(r, m->armed.wish.text, what, sizeof what);
     /* With a code there is more to say than when: a paused run, for one. */
     if (r->code[0] || !what[0] || !r->effective_update)
         tui_say(m, TUI_GOOD, "%s%s%s", r->code, r->code[0] ? " " : "",
-                r->text[0] ? r->text : m->armed.text);
+                r->text[0] ? r->text : m->armed.wish.text);
     else
         tui_say(m, TUI_GOOD, "%s in force since update %llu", what,
                 (unsigned long long)r->effective_update);
@@ -200,5 +221,10 @@ bool tui_armed_reply(struct tui_model *m, struct tui_link *link, const struct bs
     else
         tui_say(m, TUI_BAD, "%s%s%s: %s", reply->code, reply->code[0] ? " " : "", reply->outcome,
                 reply->text);
+    /* What was wished on top of a change that did not come about is asked for anew. */
+    if (reply->ok && a->next.presses) {
+        a->wish = a->next;
+        ask(m, link);
+    }
     return true;
 }

@@ -9,12 +9,15 @@
 #define TUI_ARMED_LIFE 10.0 /* seconds until an armed change drops by itself */
 #define TUI_ARMED_DEAF 0.3  /* seconds after arming in which y is not heard */
 
-/* One press of a key that adds up; direction +1 or -1. Net 0 drops the change. */
+/* One press of a key that adds up; direction +1 or -1. Net 0 drops the change. While one is being
+ * applied, a press or a command waits for its end and is armed then. */
 void tui_armed_press(struct tui_model *m, struct tui_link *link, enum tui_armed_kind kind,
                      int direction);
 void tui_armed_command(struct tui_model *m, struct tui_link *link, const char *text);
 void tui_armed_apply(struct tui_model *m, struct tui_link *link);
 void tui_armed_drop(struct tui_model *m, struct tui_link *link);
+/* Another console has taken the lease: what was prepared here goes, and a notice says who. */
+void tui_armed_taken(struct tui_model *m);
 /* Time passes; true when something changed. */
 bool tui_armed_tick(struct tui_model *m, struct tui_link *link);
 /* true when the reply was its own. */

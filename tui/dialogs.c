@@ -107,6 +107,6 @@ void tui_stop_draw(const struct tui_model *m, struct tui_area a)
         y = tui_put_wrapped(in, y, TUI_NORMAL, text) + (in.h > 5);
     int x = tui_put(in, 0, y, TUI_KEY, "y") + 1;
     x += tui_put(in, x, y, TUI_NORMAL, "stop") + 3;
-    x += tui_put(in, x, y, TUI_KEY, "Esc") + 1;
+    x += tui_put(in, x, y, TUI_KEY, "n Esc") + 1;
     tui_put(in, x, y, TUI_NORMAL, "cancel");
 }

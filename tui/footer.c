@@ -1,110 +1,9 @@
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
-#include "tui/armed.h"
-#include "tui/format.h"
 #include "tui/keys.h"
 #include "tui/pane.h"
 #include "tui/render.h"
-
-enum { ARMED_ROOM = 400 };
-
-static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
-{
-    double before, after;
-    char was[TUI_VALUE], is[TUI_VALUE];
-    tui_short_value(c->old_value, was);
-    tui_short_value(c->new_value, is);
-    bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), was, is);
-    if (!strcmp(c->key, "global_batch_size") && bst_num_parse(c->old_value, &before) &&
-        bst_num_parse(c->new_value, &after) && before > 0)
-        bst_sb_addf(out, " (%+.0f %%)", (after / before - 1) * 100);
-}
-
-static void armed_text(const struct tui_model *m, struct bst_sb *out)
-{
-    const struct tui_armed *a = &m->armed;
-    const struct bst_reply *r = &a->reply;
-    char memory[2 * TUI_NUM];
-    if (a->state == TUI_ARMED_ASKING) {
-        bst_sb_addf(out, "%s …", a->text);
-        return;
-    }
-    if (a->state == TUI_ARMED_REFUSED) {
-        bst_sb_addf(out, "%s%srefused: %s", r->code, r->code[0] ? " " : "", r->text);
-        return;
-    }
-    int n = tui_change_count(r);
-    if (n > 3)
-        bst_sb_addf(out, "%s: %d changes, %d kept", a->text, r->n_changes, r->n_kept);
-    for (int i = 0; i < r->n_changes && n <= 3; i++)
-        if (!tui_change_is_detail(r, i))
-            add_change(out, &r->changes[i]);
-    if (!r->n_changes)
-        bst_sb_addf(out, "%s: %s", a->text, r->text[0] ? r->text : "changes nothing");
-    if (r->memory_planned.valid) {
-        tui_of_bytes(r->memory_planned, r->memory_limit, memory);
-        bst_sb_addf(out, "  memory %s", memory);
-    }
-}
-
-static const char *armed_keys(const struct tui_model *m)
-{
-    switch (m->armed.state) {
-    case TUI_ARMED_PROPOSED:
-        return "y apply  Esc drop";
-    case TUI_ARMED_APPLYING:
-        return "applying …";
-    case TUI_ARMED_REFUSED:
-        return "Esc";
-    default:
-        return "Esc drop";
-    }
-}
-
-static void draw_armed(const struct tui_model *m, struct tui_area a)
-{
-    struct bst_sb text;
-    char keys[64];
-    enum tui_style style = m->armed.state == TUI_ARMED_REFUSED ? TUI_BAD : TUI_ARMED;
-    bst_sb_init(&text, ARMED_ROOM);
-    armed_text(m, &text);
-    double left = tui_armed_left(m);
-    snprintf(keys, sizeof keys, "%s", armed_keys(m));
-    int free = a.w - tui_columns(a.f, text.data) - tui_columns(a.f, keys) - 2;
-    if (left > 0 && left <= 5.5 && (free >= 5 || a.h > 1))
-        snprintf(keys, sizeof keys, "%s  %.0f s", armed_keys(m), ceil(left));
-    int n_keys = tui_columns(a.f, keys), last = a.h - 1;
-    tui_area_fill(a, style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
-    if (a.h > 1) {
-        tui_put_wrapped(a, 0, style, text.data);
-    } else {
-        int room = a.w - n_keys - 2;
-        tui_put_cut(a, 0, 0, room < a.w / 3 ? a.w : room, style, text.data);
-    }
-    /* The keys stand whatever the text is; on the last row it gives way to them. */
-    if (a.h > 1 || a.w - n_keys - 2 >= a.w / 3) {
-        tui_area_fill(tui_area_sub(a, a.w - n_keys - 2, last, n_keys + 2, 1),
-                      style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
-        tui_put_right(a, a.w, last, style, keys);
-    }
-    bst_sb_fini(&text);
-}
-
-int tui_footer_rows(const struct tui_model *m, const struct tui_frame *f)
-{
-    struct bst_sb text;
-    if (m->armed.state == TUI_ARMED_NONE || m->prompt.mark)
-        return 1;
-    bst_sb_init(&text, ARMED_ROOM);
-    armed_text(m, &text);
-    int need = tui_columns(f, text.data) + 2 + tui_columns(f, armed_keys(m));
-    bst_sb_fini(&text);
-    return need > (f->w >= 40 ? f->w - 2 : f->w) ? 2 : 1;
-}
 
 static void draw_prompt(const struct tui_model *m, struct tui_area a)
 {
@@ -175,7 +74,7 @@ static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
         {"Esc", "close"}, {"Up Down", "line"}, {"Space", "page"}, {"Home End", "first, last"}};
     static const char *const pick[][2] = {
         {"Esc", "close"}, {"Enter", "arm"}, {"Up Down", "select"}};
-    static const char *const stop[][2] = {{"y", "stop"}, {"Esc", "cancel"}};
+    static const char *const stop[][2] = {{"y", "stop"}, {"n Esc", "cancel"}};
     if (m->view.overlay == TUI_OVERLAY_STOP)
         put_pairs(a, stop, 2);
     else if (m->view.overlay == TUI_OVERLAY_PRESETS)
@@ -239,7 +138,7 @@ void tui_footer_draw(const struct tui_model *m, struct tui_area a)
     if (m->prompt.mark)
         draw_prompt(m, in);
     else if (m->armed.state != TUI_ARMED_NONE)
-        draw_armed(m, in);
+        tui_armed_draw(m, in);
     else if (m->message[0])
         tui_put_cut(in, 0, 0, in.w, m->message_style, m->message);
     else if (m->view.overlay != TUI_OVERLAY_NONE)

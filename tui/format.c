@@ -131,7 +131,7 @@ void tui_span(struct bst_metric seconds, char out[TUI_NUM])
 const char *tui_short_name(const char *key)
 {
     static const char *const names[][2] = {
-        {"global_batch_size", "batch"}, {"learning_rate", "rate"},
+        {"global_batch_size", "batch"}, {"learning_rate", "peak"},
         {"micro_batch_size", "micro"},  {"gradient_accumulation_steps", "accumulate"},
         {"warmup_epochs", "warm-up"},   {"warmup_steps", "warm-up"},
         {"warmup_ratio", "warm-up"},    {"warmup", "warm-up"},

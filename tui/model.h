@@ -21,13 +21,19 @@ enum tui_armed_state {
 /* What repeated presses add up on. */
 enum tui_armed_kind { TUI_ARMED_BATCH, TUI_ARMED_WARMUP, TUI_ARMED_LR, TUI_ARMED_TEXT };
 
+struct tui_wish {
+    enum tui_armed_kind kind;
+    int presses;    /* net; TEXT: 1; 0: there is none */
+    char text[160]; /* the command */
+};
+
 struct tui_armed {
     enum tui_armed_state state;
-    enum tui_armed_kind kind;
-    int presses;    /* net, never 0 while armed; TEXT: 1 */
-    char text[160]; /* the command */
-    uint64_t id;    /* of the request awaited */
-    double pressed; /* when it was armed or last altered */
+    struct tui_wish wish;
+    struct tui_wish next; /* typed while the wish is being applied; armed once that is done */
+    uint64_t id;          /* of the request awaited */
+    double pressed;       /* when it was armed or last altered */
+    bool early;           /* y came before the proposal could be read, and was not taken */
     struct bst_reply reply;
 };
 

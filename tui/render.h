@@ -11,6 +11,7 @@ void tui_render(struct tui_model *m, struct tui_frame *f);
 /* Its parts, each in a file of its own. */
 void tui_header_draw(const struct tui_model *m, struct tui_area a);
 void tui_footer_draw(const struct tui_model *m, struct tui_area a);
+void tui_armed_draw(const struct tui_model *m, struct tui_area a); /* the footer of a change */
 int tui_footer_rows(const struct tui_model *m, const struct tui_frame *f);
 void tui_line_draw(const struct tui_model *m, struct tui_area a); /* screens without panes */
 void tui_help_draw(const struct tui_model *m, struct tui_area a);

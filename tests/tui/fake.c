@@ -17,6 +17,7 @@ struct fake {
     struct bst_history history;
     struct bst_reply reply;
     bool has_reply, has_lease;
+    bool holds_back; /* the reply waits for the next question */
     uint64_t last_id;
     double peak, old_peak;
     int64_t old_batch;
@@ -258,6 +259,9 @@ static void fake_refresh(struct tui_link *l, bool layers)
 {
     struct fake *f = (struct fake *)l;
     (void)layers;
+    f->holds_back = false;
+    if (f->kind == FAKE_TAKEN && f->last_id)
+        f->has_lease = false;
     if (f->kind != FAKE_MOVING)
         return;
     for (int i = 0; i < 8 && f->history.n_updates < MOST; i++)
@@ -270,8 +274,8 @@ static void fake_refresh(struct tui_link *l, bool layers)
 static enum bst_client_event fake_next(struct tui_link *l)
 {
     struct fake *f = (struct fake *)l;
-    bool had = f->has_reply;
-    f->has_reply = false;
+    bool had = f->has_reply && !f->holds_back;
+    f->has_reply = f->has_reply && !had;
     return had ? BST_CLIENT_REPLY : BST_CLIENT_NOTHING;
 }
 
@@ -319,6 +323,8 @@ static void set_rate(struct fake *f, struct bst_reply *r, double peak, bool dry)
     snprintf(after, sizeof after, "%.3g", peak);
     change(r, "learning_rate", before, after);
     r->n_curve = fill_curve(r->curve_samples, r->curve_rate, peak, EPOCH);
+    r->rate_before = is(rate_at((double)f->status.samples, f->peak, EPOCH));
+    r->rate_after = is(rate_at((double)f->status.samples, peak, EPOCH));
     if (dry)
         return;
     f->peak = peak;
@@ -408,6 +414,7 @@ static uint64_t fake_command(struct tui_link *l, const char *text, bool dry)
     answer(f, text, dry);
     f->reply.effective_update = f->status.update;
     f->has_reply = true;
+    f->holds_back = f->kind == FAKE_SLOW && !dry;
     return f->last_id;
 }
 
@@ -425,7 +432,7 @@ static void fake_lease(struct tui_link *l, bool take)
 static const char *fake_holder(const struct tui_link *l)
 {
     const struct fake *f = (const struct fake *)l;
-    return f->has_lease ? "you" : f->kind == FAKE_OTHER ? "ann@gpu7" : "";
+    return f->has_lease ? "you" : f->kind == FAKE_OTHER || f->kind == FAKE_TAKEN ? "ann@gpu7" : "";
 }
 
 static bool fake_has_lease(const struct tui_link *l)
@@ -454,9 +461,9 @@ static const struct tui_link_ops fake_ops = {
 
 int fake_kind_by_name(const char *name)
 {
-    static const char *const names[] = {"usual", "empty", "diverged", "many",
-                                        "other", "lost",  "moving"};
-    for (int i = 0; i < 7; i++)
+    static const char *const names[] = {"usual", "empty",  "diverged", "many", "other",
+                                        "lost",  "moving", "slow",     "taken"};
+    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (!strcmp(name, names[i]))
             return i;
     return -1;

@@ -13,6 +13,8 @@ enum fake_kind {
     FAKE_OTHER,    /* another console drives */
     FAKE_LOST,     /* the trainer does not answer */
     FAKE_MOVING,   /* a second's worth of updates with each question */
+    FAKE_SLOW,     /* a command that changes the run is answered after the next question */
+    FAKE_TAKEN,    /* after each proposal another console takes the lease */
 };
 
 struct tui_link *fake_open(enum fake_kind kind);

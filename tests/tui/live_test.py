@@ -93,6 +93,11 @@ def twenty_percent():
     with Session() as s:
         t = s.t
         press(t, "+", "batch 256 → 307 (+20 %)")
+        # In the warm-up the rate of the next update is far below the peak: both are said.
+        said = re.search(r"peak (\S+) → (\S+)\s+rate (\S+) → (\S+)", t.text())
+        peak, peak_then, rate, rate_then = map(float, said.groups())
+        assert rate < peak / 4 and rate_then < peak_then / 4, said.group()
+        assert abs(rate_then / rate - 307 / 256) < 0.01, said.group()
         assert not os.path.exists(s.dir + "/journal.jsonl") or not s.lines("journal.jsonl"), "a proposal is no change"
         t.send("y")
         t.expect("in force since update")
@@ -128,9 +133,9 @@ def several_presses_and_none():
         t.gone("y apply")
         press(t, "w", "warm-up 50 ep → 55 ep")
         t.send("\x1b")
-        press(t, "]]", "rate 0.1 → 0.121")
+        press(t, "]]", "peak 0.1 → 0.121")
         t.send("y")
-        t.expect("rate 0.1 → 0.121 in force")
+        t.expect("peak 0.1 → 0.121 in force")
         assert len(s.lines("journal.jsonl")) == 1
 
 
@@ -213,8 +218,13 @@ def two_consoles_one_driver():
         assert refused.returncode == 1, "a change while one is armed"
         s.t.send("\x1b")
         s.t.gone("y apply")
+        # What is armed here goes when another console takes the lease.
+        press(s.t, "+", "batch 256 → 307")
         other.send(":take\r")
         other.gone("read-only:")
+        s.t.expect("batch +20% dropped: ")
+        assert re.search(r"dropped: \S+@.* has taken the controls", s.t.text()), s.t.text()
+        assert "y apply" not in s.t.text()
         s.t.expect("read-only:")
         press(other, "+", "batch 256 → 307")
         other.send("y")

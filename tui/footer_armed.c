@@ -1,0 +1,179 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/json.h"
+#include "tui/armed.h"
+#include "tui/format.h"
+#include "tui/render.h"
+
+enum { ARMED_ROOM = 640, ARMED_KEYS = 80 };
+
+static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
+{
+    double before, after;
+    char was[TUI_VALUE], is[TUI_VALUE];
+    tui_short_value(c->old_value, was);
+    tui_short_value(c->new_value, is);
+    bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), was, is);
+    if (!strcmp(c->key, "global_batch_size") && bst_num_parse(c->old_value, &before) &&
+        bst_num_parse(c->new_value, &after) && before > 0)
+        bst_sb_addf(out, " (%+.0f %%)", (after / before - 1) * 100);
+}
+
+/* The header shows the rate of an update, so what a change makes of the next one's is said beside
+ * the peak. */
+static void add_rate(struct bst_sb *out, const struct bst_reply *r)
+{
+    char was[TUI_NUM], is[TUI_NUM];
+    tui_metric(r->rate_before, 3, was);
+    tui_metric(r->rate_after, 3, is);
+    if (r->rate_before.valid && r->rate_after.valid && strcmp(was, is))
+        bst_sb_addf(out, "  rate %s → %s", was, is);
+}
+
+static void armed_text(const struct tui_model *m, struct bst_sb *out)
+{
+    const struct tui_armed *a = &m->armed;
+    const struct bst_reply *r = &a->reply;
+    char memory[2 * TUI_NUM];
+    if (a->state == TUI_ARMED_APPLYING && m->message[0]) {
+        bst_sb_add(out, m->message);
+        return;
+    }
+    if (a->state == TUI_ARMED_ASKING) {
+        bst_sb_addf(out, "%s …", a->wish.text);
+        return;
+    }
+    if (a->state == TUI_ARMED_REFUSED) {
+        bst_sb_addf(out, "%s%srefused: %s", r->code, r->code[0] ? " " : "", r->text);
+        return;
+    }
+    int n = tui_change_count(r);
+    if (n > 3)
+        bst_sb_addf(out, "%s: %d changes, %d kept", a->wish.text, r->n_changes, r->n_kept);
+    for (int i = 0; i < r->n_changes && n <= 3; i++)
+        if (!tui_change_is_detail(r, i))
+            add_change(out, &r->changes[i]);
+    add_rate(out, r);
+    if (!r->n_changes)
+        bst_sb_addf(out, "%s: %s", a->wish.text, r->text[0] ? r->text : "changes nothing");
+    if (r->memory_planned.valid) {
+        tui_of_bytes(r->memory_planned, r->memory_limit, memory);
+        bst_sb_addf(out, "  memory %s", memory);
+    }
+}
+
+static void armed_keys(const struct tui_model *m, char *out, size_t room)
+{
+    const struct tui_armed *a = &m->armed;
+    switch (a->state) {
+    case TUI_ARMED_PROPOSED:
+        snprintf(out, room, "%s", a->early ? "y again applies  Esc drop" : "y apply  Esc drop");
+        break;
+    case TUI_ARMED_APPLYING:
+        snprintf(out, room, "applying …%s%.32s", a->next.presses ? "  then " : "",
+                 a->next.presses ? a->next.text : "");
+        break;
+    case TUI_ARMED_REFUSED:
+        snprintf(out, room, "Esc");
+        break;
+    default:
+        snprintf(out, room, "%s", a->early ? "not worked out yet  Esc drop" : "Esc drop");
+    }
+}
+
+/* Bytes of the text's next row. Facts stand two blanks apart, and one that fits a row is not cut in
+ * two; else a row ends between words. */
+static size_t next_row(const struct tui_frame *f, int w, const char *text)
+{
+    char row[ARMED_ROOM];
+    size_t fact = 0, word = 0, cut = 0;
+    for (size_t i = 1;; i++) {
+        if (text[i] && (text[i] & 0xC0) == 0x80)
+            continue;
+        snprintf(row, sizeof row, "%.*s", (int)i, text);
+        if (tui_columns(f, row) > w)
+            break;
+        cut = i;
+        if (!text[i])
+            return i;
+        if (text[i] == ' ' && text[i - 1] != ' ') {
+            word = i;
+            fact = text[i + 1] == ' ' ? i : fact;
+        }
+    }
+    return fact ? fact : word ? word : cut ? cut : strlen(text);
+}
+
+/* Rows that text and keys take together; the keys stand at the right of the last. */
+static int rows_of(const struct tui_frame *f, int w, const char *text, const char *keys)
+{
+    int rows = 0, used = 0;
+    char row[ARMED_ROOM];
+    for (; *text; rows++) {
+        size_t n = next_row(f, w, text);
+        snprintf(row, sizeof row, "%.*s", (int)n, text);
+        used = tui_columns(f, row);
+        text += n + strspn(text + n, " ");
+    }
+    return rows + (used + 2 + tui_columns(f, keys) > w);
+}
+
+static void put_rows(struct tui_area a, enum tui_style style, const char *text)
+{
+    char row[ARMED_ROOM];
+    for (int y = 0; *text && y < a.h; y++) {
+        size_t n = next_row(a.f, a.w, text);
+        bool last = y + 1 == a.h;
+        snprintf(row, sizeof row, "%.*s", last ? (int)sizeof row - 1 : (int)n, text);
+        tui_put_cut(a, 0, y, a.w, style, row);
+        text += n + strspn(text + n, " ");
+    }
+}
+
+/* The seconds left are said where they do not move anything. */
+static void add_seconds(const struct tui_model *m, int free, char *keys, size_t room)
+{
+    double left = tui_armed_left(m);
+    size_t used = strlen(keys);
+    if (left > 0 && left <= 5.5 && free >= 7)
+        snprintf(keys + used, room - used, "  %.0f s", ceil(left));
+}
+
+void tui_armed_draw(const struct tui_model *m, struct tui_area a)
+{
+    struct bst_sb text;
+    char keys[ARMED_KEYS];
+    enum tui_style style = m->armed.state == TUI_ARMED_REFUSED ? TUI_BAD : TUI_ARMED;
+    bst_sb_init(&text, ARMED_ROOM);
+    armed_text(m, &text);
+    armed_keys(m, keys, sizeof keys);
+    int n_keys = tui_columns(a.f, keys);
+    add_seconds(m, a.h > 1 ? a.w - n_keys : a.w - tui_columns(a.f, text.data) - n_keys, keys,
+                sizeof keys);
+    n_keys = tui_columns(a.f, keys);
+    tui_area_fill(a, style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
+    put_rows(a, style, text.data);
+    /* The keys stand whatever the text is; on the last row it gives way to them. */
+    if (a.h > 1 || a.w - n_keys - 2 >= a.w / 3) {
+        tui_area_fill(tui_area_sub(a, a.w - n_keys - 2, a.h - 1, n_keys + 2, 1),
+                      style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
+        tui_put_right(a, a.w, a.h - 1, style, keys);
+    }
+    bst_sb_fini(&text);
+}
+
+int tui_footer_rows(const struct tui_model *m, const struct tui_frame *f)
+{
+    struct bst_sb text;
+    char keys[ARMED_KEYS];
+    if (m->armed.state == TUI_ARMED_NONE || m->prompt.mark)
+        return 1;
+    bst_sb_init(&text, ARMED_ROOM);
+    armed_text(m, &text);
+    armed_keys(m, keys, sizeof keys);
+    int rows = rows_of(f, f->w >= 40 ? f->w - 2 : f->w, text.data, keys);
+    bst_sb_fini(&text);
+    return rows;
+}
