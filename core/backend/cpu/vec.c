@@ -38,8 +38,9 @@ typedef double v4d __attribute__((vector_size(32), aligned(8), may_alias));
 /* All ones where the bit is set. */
 #define FROM_BITS(b) ((v8i)(((v8i){1, 2, 4, 8, 16, 32, 64, 128} & (int32_t)(b)) != 0))
 
-/* Single-precision sums run over about this many reals before they go into doubles. */
-#define CHUNK 2048
+/* Single-precision sums run over this many reals, 16 terms a lane, before they go into doubles. The
+ * terms of a batch norm's gradient cancel almost: what longer sums round is seen in the result. */
+#define CHUNK 256
 
 /* Running sums of 16 lanes. */
 struct sums {
