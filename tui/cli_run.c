@@ -36,10 +36,10 @@ static int load(const struct tui_call *c, struct tui_run *r, const char *name, i
     int code = TUI_EXIT_DONE;
     bst_preset_errors_init(&errs);
     enum bst_err err = bst_preset_load(r->env, name, r->sets, n_sets, &r->preset, &errs);
-    if (!err)
-        err = bst_preset_check_net(&r->preset, c->nets, name, &errs);
-    if (!err)
-        err = bst_preset_check_start(&r->preset, name, &errs);
+    if (!err || err == BST_E_PARSE) {
+        enum bst_err start = bst_preset_check_start(&r->preset, name, &errs);
+        err = err ? err : start;
+    }
     if (err)
         code = preset_error(c, &errs);
     bst_preset_errors_fini(&errs);

@@ -96,7 +96,17 @@ static void know_from_files(struct live *l, const struct bst_run_info *info)
     }
 }
 
-/* The log's last line: what a trainer that died had to say. */
+/* Whether a line of the log says why, rather than how far the run was. */
+static bool is_complaint(const char *line)
+{
+    static const char *const starts[] = {"error: ", "bstune"};
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (!strncmp(line, starts[i], strlen(starts[i])))
+            return true;
+    return false;
+}
+
+/* The log's last line, where a trainer that died had something to say. */
 static void last_words(const char *dir, char *out, size_t room)
 {
     enum { TAIL = 4096 };
@@ -115,7 +125,9 @@ static void last_words(const char *dir, char *out, size_t room)
             n--;
         tail[n] = '\0';
         const char *line = strrchr(tail, '\n');
-        snprintf(out, room, "%.190s", line ? line + 1 : tail);
+        line = line ? line + 1 : tail;
+        if (is_complaint(line))
+            snprintf(out, room, "%.190s", line);
     }
     fclose(f);
 }

@@ -186,16 +186,12 @@ static int show(struct call *c)
     return ok ? 0 : EXIT_USAGE;
 }
 
-/* Also what only the net shows: whether it can be built, whether every rate group has a parameter.
- */
 static int check_one(struct call *c, const char *name)
 {
     struct bst_preset *p = bst_xalloc(sizeof *p);
     struct bst_preset_errors errs;
     bst_preset_errors_init(&errs);
     enum bst_err failed = bst_preset_load(c->env, name, c->sets, c->n_sets, p, &errs);
-    if (!failed)
-        failed = bst_preset_check_net(p, c->nets, name, &errs);
     if (failed)
         fputs(errs.text.data, c->err);
     else

@@ -51,7 +51,7 @@ enum bst_err bst_io_read_full(int fd, void *data, size_t n, const char *what)
     return BST_OK;
 }
 
-/* Reads to the end of file, whatever stat says the size is (pipes, /proc say 0). */
+/* Reads to the end of file, whatever stat says the size is (/proc says 0). */
 static enum bst_err read_all(int fd, const char *path, size_t cap, char **data, size_t *n)
 {
     enum bst_err err = BST_OK;
@@ -90,11 +90,22 @@ enum bst_err bst_io_read_file(const char *path, size_t cap, char **data, size_t 
 {
     *data = NULL;
     *n = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    /* A pipe that nobody writes to would hold the opening for ever. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return errno == ENOENT ? bst_fail(BST_E_NOTFOUND, "%s: %s", path, strerror(errno))
                                : fail_errno(path);
-    enum bst_err err = read_all(fd, path, cap, data, n);
+    enum bst_err err = BST_OK;
+    if (fstat(fd, &st))
+        err = fail_errno(path);
+    else if (!S_ISREG(st.st_mode))
+        err = bst_fail(BST_E_IO, "%s: is %s, not a file", path,
+                       S_ISDIR(st.st_mode)    ? "a folder"
+                       : S_ISFIFO(st.st_mode) ? "a pipe"
+                                              : "a device");
+    if (!err)
+        err = read_all(fd, path, cap, data, n);
     close(fd);
     return err;
 }

@@ -175,7 +175,7 @@ static bool open_tail(struct reader *r, struct tail *t)
         r->h.generation++;
     }
     bst_frames_fini(&t->lines);
-    t->fd = open(t->path, O_RDONLY | O_CLOEXEC);
+    t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (t->fd < 0 || fstat(t->fd, &st))
         return false;
     t->dev = st.st_dev;

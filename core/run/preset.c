@@ -89,7 +89,7 @@ int64_t bst_preset_accumulate_base(const struct bst_preset *p)
 /* What is being read, and where each key was given. */
 struct load {
     struct bst_preset *p;
-    struct bst_place places[BST_N_PARAMS];
+    struct bst_preset_read r;
     struct bst_complaints c;
 };
 
@@ -143,6 +143,18 @@ static const char *elsewhere(const char *key)
     return NULL;
 }
 
+/* Nobody knows what the key that was likely meant is to be. */
+static void mistyped(struct load *l, const char *section, const char *guess)
+{
+    char key[128];
+    enum bst_param_id id;
+    if (!guess)
+        return;
+    snprintf(key, sizeof key, "%s%s%s", section ? section : "", section ? "." : "", guess);
+    if (bst_param_by_key(key, &id))
+        l->r.unknown[id] = true;
+}
+
 static void complain_unknown(struct load *l, const char *section, bool dotted, const char *key,
                              struct bst_place at)
 {
@@ -161,6 +173,7 @@ static void complain_unknown(struct load *l, const char *section, bool dotted, c
     int n = names_within(section, dotted, names);
     int near = bst_text_nearest(key, names, n);
     const char *guess = near >= 0 ? names[near] : elsewhere(key);
+    mistyped(l, near >= 0 ? section : NULL, guess);
     struct bst_sb text;
     bst_sb_init(&text, 512);
     bst_quote(&text, key);
@@ -190,13 +203,26 @@ static void settle_group(struct load *l, enum bst_param_id id, enum bst_origin o
     }
 }
 
+/* Where the patterns of lr_groups stand; the list was read, so each item has one. */
+static void place_groups(struct load *l, const struct bst_yaml *list)
+{
+    int i = 0;
+    for (const struct bst_yaml *item = list->child; item && i < BST_PRESET_GROUPS;
+         item = item->next, i++)
+        for (const struct bst_yaml *field = item->child; field; field = field->next)
+            if (!strcmp(field->key, "match"))
+                l->r.groups[i] = field->at;
+}
+
 static void give(struct load *l, enum bst_param_id id, const struct bst_yaml *node,
                  enum bst_origin origin, struct bst_place at)
 {
     settle_group(l, id, origin, at);
     l->p->origin[id] = (unsigned char)origin;
-    l->places[id] = at;
-    bst_param_read(l->p, id, node, &l->c);
+    l->r.places[id] = at;
+    l->r.unknown[id] = !bst_param_read(l->p, id, node, &l->c);
+    if (id == BST_PARAM_lr_groups && !l->r.unknown[id])
+        place_groups(l, node);
 }
 
 static void give_section(struct load *l, const char *section, const struct bst_yaml *map)
@@ -221,8 +247,10 @@ static void give_section(struct load *l, const char *section, const struct bst_y
 static void give_file(struct load *l, const char *yaml, size_t n)
 {
     struct bst_yaml *root;
-    if (!bst_yaml_read(yaml, n, 0, &root, &l->c))
+    if (!bst_yaml_read(yaml, n, 0, &root, &l->c)) {
+        memset(l->r.unknown, true, sizeof l->r.unknown);
         return;
+    }
     bool nothing = root && root->kind == BST_YAML_SCALAR && root->plain && !*root->text;
     if (root && root->kind != BST_YAML_MAP && !root->bad && !nothing)
         bst_complain(&l->c, root->at, "a preset is a mapping of keys to values");
@@ -324,13 +352,12 @@ enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *labe
 {
     struct load *l = bst_xalloc(sizeof *l);
     l->p = out;
+    l->r.p = out;
     bst_preset_default(out);
     give_file(l, yaml, n);
     for (int i = 0; i < n_sets; i++)
         give_set(l, i + 1, sets[i]);
-    /* On values that were refused every further remark would be about the defaults. */
-    if (!l->c.n)
-        bst_preset_cross_check(out, env, l->places, &l->c);
+    bst_preset_cross_check(&l->r, env, &l->c);
     enum bst_err err = report(l, label, sets, errs);
     bst_complaints_fini(&l->c);
     bst_free(l);

@@ -181,16 +181,17 @@ struct bst_param_section {
 const struct bst_param_section *bst_param_sections(int *n);
 bool bst_param_by_key(const char *key, enum bst_param_id *out);
 
-/* Where presets are looked for, first match first, and the names that keys may hold; a list that is
- * NULL is not checked. Borrowed. */
+/* Where presets are looked for, first match first, and the names that keys may hold; what is NULL
+ * is not checked. Borrowed. */
+struct bst_net_table;
 struct bst_preset_env {
     const char *const *dirs; /* NULL-terminated, as are the lists */
     const char *const *nets, *const *formats, *const *backends;
+    const struct bst_net_table *table; /* to build the net with, and see lr_groups fit it */
 };
 
 /* With this build's nets, data formats and backends, and the machine's folders: $BSTUNE_PRESET_DIR,
  * ../presets and ../share/bstune/presets beside the binary, $XDG_CONFIG_HOME/bstune/presets. */
-struct bst_net_table;
 struct bst_preset_env *bst_preset_env_new(const struct bst_net_table *nets);
 void bst_preset_env_free(struct bst_preset_env *env);
 
@@ -207,8 +208,8 @@ void bst_preset_default(struct bst_preset *p);
 
 /* `name`: a file name without .yaml in one of env->dirs, a display name there ("A100×4 DDP 2048",
  * also with x), or a path (has a slash or ends in .yaml). `sets` are key=value with dotted keys,
- * later ones win. On error *out is not to be used and errs holds every line; bst_err_text() is the
- * first one. BST_E_NOTFOUND: no such preset; BST_E_PARSE: refused. */
+ * later ones win. On error *out is only good for bst_preset_check_start and errs holds every line;
+ * bst_err_text() is the first one. BST_E_NOTFOUND: no such preset; BST_E_PARSE: refused. */
 BST_MUST_USE enum bst_err bst_preset_load(const struct bst_preset_env *env, const char *name,
                                           const char *const *sets, int n_sets,
                                           struct bst_preset *out, struct bst_preset_errors *errs);
@@ -221,12 +222,6 @@ BST_MUST_USE enum bst_err bst_preset_parse(const struct bst_preset_env *env, con
 /* The net's configuration as far as the preset says it; what it leaves to the data is 0. */
 struct bst_net_cfg;
 void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg);
-/* Builds the net, for images of the format's usual size where the preset leaves it open:
- * BST_E_PARSE when it cannot be built or an lr_groups pattern fits none of its parameters. */
-BST_MUST_USE enum bst_err bst_preset_check_net(const struct bst_preset *p,
-                                               const struct bst_net_table *nets, const char *label,
-                                               struct bst_preset_errors *errs);
-
 /* Whether a run can be started from it as it is: BST_E_PARSE when init is `required`. */
 BST_MUST_USE enum bst_err bst_preset_check_start(const struct bst_preset *p, const char *label,
                                                  struct bst_preset_errors *errs);

@@ -1,22 +1,56 @@
 /* What no single value shows: contradictions between keys, names that nothing knows. */
 #include "core/run/preset_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 struct check {
+    const struct bst_preset_read *r;
     const struct bst_preset *p;
-    const struct bst_place *places;
     struct bst_complaints *c;
 };
 
-/* The place of a key that was given, else of `other`. */
+struct bst_place bst_preset_place(const struct bst_preset_read *r, enum bst_param_id id,
+                                  enum bst_param_id other)
+{
+    const unsigned char *origin = r->p->origin;
+    bool set = origin[other] == BST_ORIGIN_SET && origin[id] != BST_ORIGIN_SET;
+    if (origin[id] != BST_ORIGIN_DEFAULT && !set)
+        return r->places[id];
+    return origin[other] != BST_ORIGIN_DEFAULT ? r->places[other] : (struct bst_place){0, 0};
+}
+
 static struct bst_place at(const struct check *k, enum bst_param_id id, enum bst_param_id other)
 {
-    const struct bst_place nowhere = {0, 0};
-    if (k->p->origin[id] != BST_ORIGIN_DEFAULT)
-        return k->places[id];
-    return k->p->origin[other] != BST_ORIGIN_DEFAULT ? k->places[other] : nowhere;
+    return bst_preset_place(k->r, id, other);
+}
+
+#define KNOWN(k, ...)                                                                              \
+    all_known(k, (const enum bst_param_id[]){__VA_ARGS__},                                         \
+              sizeof((const enum bst_param_id[]){__VA_ARGS__}) / sizeof(enum bst_param_id))
+
+static bool all_known(const struct check *k, const enum bst_param_id *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (k->r->unknown[ids[i]])
+            return false;
+    return true;
+}
+
+static bool warmup_known(const struct check *k)
+{
+    return KNOWN(k, BST_PARAM_warmup_epochs, BST_PARAM_warmup_steps, BST_PARAM_warmup_ratio);
+}
+
+static bool batch_known(const struct check *k)
+{
+    return KNOWN(k, BST_PARAM_global_batch_size, BST_PARAM_devices_count);
+}
+
+static bool split_known(const struct check *k)
+{
+    return KNOWN(k, BST_PARAM_micro_batch_size, BST_PARAM_gradient_accumulation_steps);
 }
 
 static void check_batch(const struct check *k)
@@ -24,10 +58,14 @@ static void check_batch(const struct check *k)
     const struct bst_preset *p = k->p;
     long long batch = p->global_batch_size, devices = p->devices.count;
     long long micro = p->micro_batch_size, steps = p->gradient_accumulation_steps;
+    if (!batch_known(k))
+        return;
     if (batch < devices)
         bst_complain(k->c, at(k, BST_PARAM_global_batch_size, BST_PARAM_devices_count),
                      "global_batch_size: %lld samples cannot be divided among %lld devices", batch,
                      devices);
+    if (!split_known(k))
+        return;
     /* ceil(batch / (devices · steps)) is the largest part. */
     long long parts = devices * (steps ? steps : 1);
     if (steps && micro && (batch + parts - 1) / parts > micro)
@@ -58,66 +96,82 @@ static double peak_lr(const struct bst_preset *p)
 static void check_rate(const struct check *k)
 {
     const struct bst_preset *p = k->p;
-    bool warms = bst_preset_warmup(p).value > 0;
+    bool warms = warmup_known(k) && bst_preset_warmup(p).value > 0;
+    bool scaled = KNOWN(k, BST_PARAM_lr_scaling) && split_known(k);
+    bool rate = batch_known(k) && KNOWN(k, BST_PARAM_learning_rate, BST_PARAM_lr_base_batch_size);
+    bool start = KNOWN(k, BST_PARAM_warmup_start_lr);
     double peak = peak_lr(p);
-    if (p->lr_scaling == BST_LR_RULE_SQRT_ACCUMULATE && !peak)
+    if (scaled && p->lr_scaling == BST_LR_RULE_SQRT_ACCUMULATE && !peak)
         bst_complain(k->c, at(k, BST_PARAM_lr_scaling, BST_PARAM_micro_batch_size),
                      "lr_scaling: sqrt-accumulate needs micro_batch_size or "
                      "gradient_accumulation_steps, since memory must not decide the rate");
-    if (warms && peak > 0 && p->warmup_start_lr > peak)
+    if (warms && scaled && rate && start && peak > 0 && p->warmup_start_lr > peak)
         bst_complain(k->c, at(k, BST_PARAM_warmup_start_lr, BST_PARAM_learning_rate),
                      "warmup_start_lr: %g is above the peak of %g at a batch of %lld",
                      p->warmup_start_lr, peak, (long long)p->global_batch_size);
-    if (warms && p->warmup_curve == BST_WARMUP_EXPONENTIAL && !(p->warmup_start_lr > 0))
+    if (warms && start && KNOWN(k, BST_PARAM_warmup_curve) &&
+        p->warmup_curve == BST_WARMUP_EXPONENTIAL && !(p->warmup_start_lr > 0))
         bst_complain(k->c, at(k, BST_PARAM_warmup_curve, BST_PARAM_warmup_start_lr),
                      "warmup_curve: an exponential warm-up cannot start at 0; set warmup_start_lr");
-    if (p->nesterov && !(p->momentum > 0))
+    if (KNOWN(k, BST_PARAM_nesterov, BST_PARAM_momentum) && p->nesterov && !(p->momentum > 0))
         bst_complain(k->c, at(k, BST_PARAM_nesterov, BST_PARAM_momentum),
                      "nesterov: needs a momentum above 0");
+}
+
+static void complain_warmup(const struct check *k, struct bst_interval warmup,
+                            struct bst_interval length)
+{
+    bool steps = warmup.unit == BST_UNIT_STEPS;
+    enum bst_param_id id = steps ? BST_PARAM_warmup_steps : BST_PARAM_warmup_epochs;
+    enum bst_param_id of = steps ? BST_PARAM_max_steps : BST_PARAM_max_epochs;
+    double tenth = steps ? floor(length.value / 10) : length.value / 10;
+    bst_complain(k->c, at(k, id, of),
+                 "%s: a warm-up of %g in a run of %g leaves nothing after it; shorten it, as with "
+                 "--set %s=%g",
+                 bst_param_at(id)->key, warmup.value, length.value, bst_param_at(id)->key, tenth);
 }
 
 static void check_schedule(const struct check *k)
 {
     const struct bst_preset *p = k->p;
     struct bst_interval warmup = bst_preset_warmup(p), length = bst_preset_length(p);
+    bool kind = KNOWN(k, BST_PARAM_lr_scheduler);
     bool needs =
         p->lr_scheduler == BST_SCHEDULE_INVERSE_SQRT || p->lr_scheduler == BST_SCHEDULE_NOAM;
-    if (needs && !(warmup.value > 0))
+    if (kind && needs && warmup_known(k) && !(warmup.value > 0))
         bst_complain(k->c, at(k, BST_PARAM_lr_scheduler, BST_PARAM_warmup_epochs),
                      "lr_scheduler: %s needs a warm-up",
                      bst_schedule_name((enum bst_schedule_kind)p->lr_scheduler));
-    if (p->lr_scheduler == BST_SCHEDULE_MULTISTEP && !p->lr_milestones.n)
+    if (kind && KNOWN(k, BST_PARAM_lr_milestones) && p->lr_scheduler == BST_SCHEDULE_MULTISTEP &&
+        !p->lr_milestones.n)
         bst_complain(k->c, at(k, BST_PARAM_lr_scheduler, BST_PARAM_lr_milestones),
                      "lr_scheduler: multistep needs lr_milestones");
-    if (warmup.unit != length.unit || warmup.value < length.value)
-        return;
-    enum bst_param_id id =
-        warmup.unit == BST_UNIT_STEPS ? BST_PARAM_warmup_steps : BST_PARAM_warmup_epochs;
-    enum bst_param_id of =
-        length.unit == BST_UNIT_STEPS ? BST_PARAM_max_steps : BST_PARAM_max_epochs;
-    bst_complain(k->c, at(k, id, of), "%s: a warm-up of %g in a run of %g leaves nothing after it",
-                 bst_param_at(id)->key, warmup.value, length.value);
+    if (warmup_known(k) && KNOWN(k, BST_PARAM_max_epochs, BST_PARAM_max_steps) &&
+        warmup.unit == length.unit && warmup.value >= length.value)
+        complain_warmup(k, warmup, length);
 }
 
 static void check_data(const struct check *k)
 {
     const struct bst_preset *p = k->p;
+    bool lists[] = {KNOWN(k, BST_PARAM_data_mean), KNOWN(k, BST_PARAM_data_std)};
     int mean = p->data.mean.n, std = p->data.std.n, channels = (int)p->model.in_channels;
-    if (mean > 1 && std > 1 && mean != std)
+    if (lists[0] && lists[1] && mean > 1 && std > 1 && mean != std)
         bst_complain(k->c, at(k, BST_PARAM_data_std, BST_PARAM_data_mean),
                      "data.std: %d numbers, but data.mean has %d", std, mean);
-    for (int i = 0; i < 2 && channels; i++) {
+    for (int i = 0; i < 2 && channels && KNOWN(k, BST_PARAM_model_in_channels); i++) {
         enum bst_param_id id = i ? BST_PARAM_data_std : BST_PARAM_data_mean;
         int n = i ? std : mean;
-        if (n > 1 && n != channels)
+        if (lists[i] && n > 1 && n != channels)
             bst_complain(k->c, at(k, id, BST_PARAM_model_in_channels),
                          "%s: %d numbers, but model.in_channels is %d", bst_param_at(id)->key, n,
                          channels);
     }
-    if (strcmp(p->data.format, "imagefolder") == 0 && !*p->data.path)
+    if (KNOWN(k, BST_PARAM_data_format, BST_PARAM_data_path) &&
+        strcmp(p->data.format, "imagefolder") == 0 && !*p->data.path)
         bst_complain(k->c, at(k, BST_PARAM_data_path, BST_PARAM_data_format),
                      "data.path: imagefolder needs the folder of the images");
-    if (p->recompute)
+    if (KNOWN(k, BST_PARAM_recompute) && p->recompute)
         bst_complain(k->c, at(k, BST_PARAM_recompute, BST_PARAM_recompute),
                      "recompute: not possible in this version; every activation is kept");
 }
@@ -125,7 +179,7 @@ static void check_data(const struct check *k)
 static void check_name(const struct check *k, enum bst_param_id id, const char *found,
                        const char *const *known)
 {
-    if (!known)
+    if (!known || k->r->unknown[id])
         return;
     int n = 0;
     for (; known[n]; n++)
@@ -144,16 +198,25 @@ static void check_name(const struct check *k, enum bst_param_id id, const char *
     bst_sb_fini(&text);
 }
 
-void bst_preset_cross_check(const struct bst_preset *p, const struct bst_preset_env *env,
-                            const struct bst_place *places, struct bst_complaints *c)
+static void check_net(const struct check *k, const struct bst_net_table *table)
 {
-    struct check k = {p, places, c};
-    check_name(&k, BST_PARAM_model_name, p->model.name, env->nets);
-    check_name(&k, BST_PARAM_data_format, p->data.format, env->formats);
-    if (strcmp(p->devices.backend, "auto") != 0)
-        check_name(&k, BST_PARAM_devices_backend, p->devices.backend, env->backends);
+    if (table && KNOWN(k, BST_PARAM_model_name, BST_PARAM_model_width, BST_PARAM_model_classes,
+                       BST_PARAM_model_in_channels, BST_PARAM_model_stem, BST_PARAM_data_format,
+                       BST_PARAM_data_image_size, BST_PARAM_data_mean, BST_PARAM_data_std))
+        bst_preset_check_net(k->r, table, k->c);
+}
+
+void bst_preset_cross_check(const struct bst_preset_read *r, const struct bst_preset_env *env,
+                            struct bst_complaints *c)
+{
+    struct check k = {r, r->p, c};
+    check_name(&k, BST_PARAM_model_name, r->p->model.name, env->nets);
+    check_name(&k, BST_PARAM_data_format, r->p->data.format, env->formats);
+    if (strcmp(r->p->devices.backend, "auto") != 0)
+        check_name(&k, BST_PARAM_devices_backend, r->p->devices.backend, env->backends);
     check_batch(&k);
     check_rate(&k);
     check_schedule(&k);
     check_data(&k);
+    check_net(&k, env->table);
 }

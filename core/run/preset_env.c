@@ -67,8 +67,8 @@ struct bst_preset_env *bst_preset_env_new(const struct bst_net_table *nets)
         BST_ASSERT(i < NAMES_MAX - 1);
         e->backends[i] = bst_backends[i]->name;
     }
-    e->env =
-        (struct bst_preset_env){(const char *const *)e->dirs, e->nets, e->formats, e->backends};
+    e->env = (struct bst_preset_env){(const char *const *)e->dirs, e->nets, e->formats, e->backends,
+                                     nets};
     return &e->env;
 }
 

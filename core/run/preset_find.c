@@ -75,11 +75,15 @@ static enum bst_err read_path(const struct bst_preset_env *env, const char *path
     size_t n = 0;
     enum bst_err err = bst_io_read_file(path, BST_YAML_BYTES_MAX, &text, &n);
     if (err) {
+        /* The text of a failed reading begins with the path, as this line does. */
+        const char *why = bst_err_text();
+        size_t n_path = strlen(path);
+        if (!strncmp(why, path, n_path) && !strncmp(why + n_path, ": ", 2))
+            why += n_path + 2;
         errs->n = 1;
-        bst_text_clean(&errs->text, path, strlen(path));
+        bst_text_clean(&errs->text, path, n_path);
         bst_sb_addf(&errs->text, ": error: %s\n",
-                    err == BST_E_RANGE ? "more than 256 KiB; a preset is a small file"
-                                       : bst_err_text());
+                    err == BST_E_RANGE ? "more than 256 KiB; a preset is a small file" : why);
         return err;
     }
     err = bst_preset_parse(env, path, text, n, sets, n_sets, out, errs);

@@ -70,8 +70,25 @@ void bst_param_allowed_item(enum bst_param_id id, struct bst_sb *out);
 bool bst_param_read(struct bst_preset *p, enum bst_param_id id, const struct bst_yaml *node,
                     struct bst_complaints *c);
 
-/* Contradictions between keys and names that nothing knows; places[id] is where a key was given. */
-void bst_preset_cross_check(const struct bst_preset *p, const struct bst_preset_env *env,
-                            const struct bst_place *places, struct bst_complaints *c);
+/* A preset that was read, as far as it could be. */
+struct bst_preset_read {
+    const struct bst_preset *p;
+    bool unknown[BST_N_PARAMS]; /* the value given was refused, so the field holds another */
+    struct bst_place places[BST_N_PARAMS];      /* where a key was given */
+    struct bst_place groups[BST_PRESET_GROUPS]; /* where the pattern of a group was */
+};
+
+/* Contradictions between keys and names that nothing knows, as far as the values that each needs
+ * are known: on those that were refused a remark would be about the defaults. */
+void bst_preset_cross_check(const struct bst_preset_read *r, const struct bst_preset_env *env,
+                            struct bst_complaints *c);
+/* Of two keys that contradict each other, the place of the one to look at: what a --set gave rather
+ * than what stands in the file, then `id` before `other`. */
+struct bst_place bst_preset_place(const struct bst_preset_read *r, enum bst_param_id id,
+                                  enum bst_param_id other);
+/* Builds the net, for images of the format's usual size where the preset leaves it open: complains
+ * when it cannot be built, or an lr_groups pattern fits none of its parameters. */
+void bst_preset_check_net(const struct bst_preset_read *r, const struct bst_net_table *nets,
+                          struct bst_complaints *c);
 
 #endif

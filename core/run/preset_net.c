@@ -1,5 +1,5 @@
 /* What only the net itself, or a start, shows of a preset. */
-#include "core/run/preset.h"
+#include "core/run/preset_impl.h"
 
 #include <fnmatch.h>
 #include <string.h>
@@ -46,36 +46,26 @@ static bool fits_any(const char *pattern, const struct bst_graph *g)
     return false;
 }
 
-enum bst_err bst_preset_check_net(const struct bst_preset *p, const struct bst_net_table *nets,
-                                  const char *label, struct bst_preset_errors *errs)
+void bst_preset_check_net(const struct bst_preset_read *r, const struct bst_net_table *nets,
+                          struct bst_complaints *c)
 {
     struct bst_net_cfg cfg;
+    const struct bst_preset *p = r->p;
     const struct bst_net *net = bst_net_find(nets, p->model.name);
     if (!net)
-        return bst_fail(BST_E_NOTFOUND, "no net is called '%s'", p->model.name);
+        return; /* complained of by name */
     bst_preset_net_cfg(p, &cfg);
     guess_shape(p, &cfg);
     struct bst_graph *g = bst_graph_new(1);
-    struct bst_sb text;
-    bst_sb_init(&text, 65536);
-    int n = 0;
-    if (net->build(&cfg, g)) {
-        bst_sb_addf(&text, "%s: error: model: %s\n", label, bst_err_text());
-        n++;
-    }
-    for (int i = 0; !n && i < p->lr_groups.n; i++) {
-        if (fits_any(p->lr_groups.v[i].match, g))
-            continue;
-        bst_sb_addf(&text, "%s: error: lr_groups: no parameter of %s is called '%s'\n", label,
-                    p->model.name, p->lr_groups.v[i].match);
-        n++;
-    }
+    bool built = !net->build(&cfg, g);
+    if (!built)
+        bst_complain(c, bst_preset_place(r, BST_PARAM_model_name, BST_PARAM_model_width),
+                     "model: %s", bst_err_text());
+    for (int i = 0; built && !r->unknown[BST_PARAM_lr_groups] && i < p->lr_groups.n; i++)
+        if (!fits_any(p->lr_groups.v[i].match, g))
+            bst_complain(c, r->groups[i], "lr_groups: no parameter of %s is called '%s'",
+                         p->model.name, p->lr_groups.v[i].match);
     bst_graph_free(g);
-    bst_sb_add(&errs->text, text.data);
-    errs->n += n;
-    bst_sb_fini(&text);
-    return n ? bst_fail(BST_E_PARSE, "%.*s", (int)strcspn(errs->text.data, "\n"), errs->text.data)
-             : BST_OK;
 }
 
 enum bst_err bst_preset_check_start(const struct bst_preset *p, const char *label,

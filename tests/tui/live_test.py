@@ -255,6 +255,8 @@ def trainer_dies():
         t.expect("ended")
         t.expect("3 loss")
         t.expect("batch 256")
+        # Killed without a word: the log's last line, how far it was, is no reason.
+        assert "killed: " not in t.text(), t.text()
         t.send("q")
         assert t.wait_end() == 0
         t.close()

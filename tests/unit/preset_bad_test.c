@@ -200,7 +200,11 @@ static const struct {
     {"lr_scheduler: multistep\n",
      "p.yaml:1:1: error: lr_scheduler: multistep needs lr_milestones\n"},
     {"warmup_epochs: 10\n",
-     "p.yaml:1:1: error: warmup_epochs: a warm-up of 10 in a run of 10 leaves nothing after it\n"},
+     "p.yaml:1:1: error: warmup_epochs: a warm-up of 10 in a run of 10 leaves nothing after it; "
+     "shorten it, as with --set warmup_epochs=1\n"},
+    {"warmup_steps: 30\nmax_steps: 25\n",
+     "p.yaml:1:1: error: warmup_steps: a warm-up of 30 in a run of 25 leaves nothing after it; "
+     "shorten it, as with --set warmup_steps=2\n"},
     {"data: {mean: [0,0,0], std: [1,1]}\n",
      "p.yaml:1:23: error: data.std: 2 numbers, but data.mean has 3\n"},
     {"model: {in_channels: 1}\ndata: {mean: [0,0,0]}\n",
@@ -212,9 +216,32 @@ static const struct {
     /* all at once, in the order of the file */
     {"nme: x\nmodel: {name: 3, width: 0}\nmomentum: 2\nmax_steps: 0\n",
      "p.yaml:1:1: error: unknown key 'nme'; did you mean 'name'?\n"
+     "p.yaml:2:9: error: model.name: '3' is not resnet8, resnet18 or resnet50\n"
      "p.yaml:2:25: error: model.width: '0' is not auto or a whole number from 1 to 4096\n"
      "p.yaml:3:11: error: momentum: '2' is not a number from 0 to below 1\n"
      "p.yaml:4:12: error: max_steps: '0' is not a whole number from 1 to 1000000000000\n"},
+    /* with names, lists and contradictions, as far as the values that those need are there */
+    {"model: {name: resnet9, in_channels: 1}\ndata: {format: idy, mean: [0,0,0], std: [1,1]}\n"
+     "seed: -1\nwarmup_epochs: 10\nnesterov: true\nmomentum: 2\nlr_scheduler: multistep\n"
+     "lr_milestones: [x]\n",
+     "p.yaml:1:9: error: model.name: 'resnet9' is not resnet8, resnet18 or resnet50; did you mean "
+     "'resnet8'?\n"
+     "p.yaml:2:8: error: data.format: 'idy' is not idx, cifar10, imagefolder or shapes; did you "
+     "mean 'idx'?\n"
+     "p.yaml:2:21: error: data.mean: 3 numbers, but model.in_channels is 1\n"
+     "p.yaml:2:36: error: data.std: 2 numbers, but data.mean has 3\n"
+     "p.yaml:2:36: error: data.std: 2 numbers, but model.in_channels is 1\n"
+     "p.yaml:3:7: error: seed: '-1' is not a whole number from 0 to 9007199254740992\n"
+     "p.yaml:4:1: error: warmup_epochs: a warm-up of 10 in a run of 10 leaves nothing after it; "
+     "shorten it, as with --set warmup_epochs=1\n"
+     "p.yaml:6:11: error: momentum: '2' is not a number from 0 to below 1\n"
+     "p.yaml:8:17: error: lr_milestones: 'x' is not a number from 0 to 1000000\n"},
+    /* nothing is said about a default that stands where another value was meant */
+    {"warmup_epoch: 4\nlr_scheduler: noam\n",
+     "p.yaml:1:1: error: unknown key 'warmup_epoch'; did you mean 'warmup_epochs'?\n"},
+    {"lr_scheduler: noam\nseed: [\n",
+     "p.yaml:3:1: error: did not find expected node content (while parsing a flow node "
+     "that began on line 3)\n"},
 };
 
 static void every_bad_file_is_told_what_is_wrong(void **state)
@@ -258,6 +285,15 @@ static void every_bad_set_is_told_what_is_wrong(void **state)
         assert_string_equal(said, sets[i].said);
         free(said);
     }
+    /* What contradicts the file is named, not what stands there. */
+    const char *const one[] = {"max_epochs=1"};
+    const char *text = "warmup_epochs: 1\n";
+    char *told = refuse(text, strlen(text), one, 1);
+    assert_string_equal(told,
+                        "--set max_epochs=1: error: warmup_epochs: a warm-up of 1 in a run of "
+                        "1 leaves nothing after it; shorten it, as with --set "
+                        "warmup_epochs=0.1\n");
+    free(told);
     /* After those of the file, in their own order. */
     const char *const two[] = {"momentum=7", "sed=1"};
     char *said = refuse("sead: 1\n", 8, two, 2);

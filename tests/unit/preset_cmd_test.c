@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -80,10 +81,31 @@ static void check_finds_problems(void **state)
     assert_non_null(
         strstr(err_text, "--set warmup_epochs=200: error: warmup_epochs: a warm-up of 200"));
     assert_int_equal(run("check nothing"), 2);
+    assert_int_equal(run("check /dev/zero /nosuch.yaml /tmp/"), 2);
+    assert_string_equal(err_text, "/dev/zero: error: is a device, not a file\n"
+                                  "/nosuch.yaml: error: No such file or directory\n"
+                                  "/tmp/: error: is a folder, not a file\n");
     assert_int_equal(run("check nothing quickstart --set seed=-1"), 2);
     assert_int_equal(run("check quickstart --set lr_groups=[{match:~'layer4*'}]"), 3);
-    assert_string_equal(err_text, "quickstart: error: lr_groups: no parameter of resnet8 is called "
-                                  "'layer4*'\n");
+    assert_string_equal(
+        err_text,
+        "--set lr_groups=[{match: 'layer4*'}]: error: lr_groups: no parameter of resnet8 is called "
+        "'layer4*'\n");
+    char name[] = "/tmp/bst-preset-XXXXXX.yaml";
+    int fd = mkstemps(name, 5);
+    static const char groups[] = "lr_groups:\n  - {match: \"fc.*\"}\n"
+                                 "  - {factor: 0.1, match: \"layer9.*\"}\nseed: -1\n";
+    assert_true(fd >= 0 && write(fd, groups, sizeof groups - 1) == sizeof groups - 1);
+    close(fd);
+    char line[80], want[400];
+    snprintf(line, sizeof line, "check %s", name);
+    snprintf(want, sizeof want,
+             "%s:3:26: error: lr_groups: no parameter of resnet8 is called 'layer9.*'\n"
+             "%s:4:7: error: seed: '-1' is not a whole number from 0 to 9007199254740992\n",
+             name, name);
+    assert_int_equal(run(line), 3);
+    unlink(name);
+    assert_string_equal(err_text, want);
     assert_int_equal(run("check quickstart --set model.name=resnet9"), 3);
     assert_non_null(strstr(err_text, "did you mean 'resnet8'?"));
     assert_int_equal(run("check quickstart --set devices.backend=nope"), 3);

@@ -248,8 +248,7 @@ static void names_files_and_paths_are_found(void **state)
     assert_int_equal(load("nowhere.yaml", NULL, 0, &p), BST_E_NOTFOUND);
     assert_int_equal(load("presets/", NULL, 0, &p), BST_E_IO);
     assert_int_equal(load("nowhere.yaml", NULL, 0, &p), BST_E_NOTFOUND);
-    assert_string_equal(errs.text.data,
-                        "nowhere.yaml: error: nowhere.yaml: No such file or directory\n");
+    assert_string_equal(errs.text.data, "nowhere.yaml: error: No such file or directory\n");
 }
 
 static void the_first_folder_wins(void **state)
