@@ -67,6 +67,18 @@ static void add_groups(struct bst_json *j)
                  "\"weight_decay\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1}}}");
 }
 
+static void add_changes(struct bst_json *j)
+{
+    bst_json_str(j, "type", "array");
+    bst_json_int(j, "maxItems", BST_PRESET_CHANGES);
+    bst_json_raw(
+        j, "items",
+        "{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"at\",\"command\"],"
+        "\"properties\":{\"at\":{\"type\":\"string\","
+        "\"pattern\":\"^[0-9]+(\\\\.[0-9]+)?(ep|st|sa|%)$\"},"
+        "\"command\":{\"type\":\"string\",\"maxLength\":127}}}");
+}
+
 static void add_choices(struct bst_json *j, enum bst_param_id id)
 {
     int n;
@@ -121,6 +133,9 @@ static void add_type(struct bst_json *j, enum bst_param_id id)
         break;
     case BST_KIND_GROUPS:
         add_groups(j);
+        break;
+    case BST_KIND_CHANGES:
+        add_changes(j);
         break;
     default:
         add_choices(j, id);

@@ -139,7 +139,7 @@ int tui_run_here(const struct tui_call *c, struct tui_run *r)
         .dir = r->dir,
         .trace_path = tui_value(c, TUI_OPTION_TRACE_SAMPLES),
         .first_command = r->first[0] ? r->first : NULL,
-        .resume = tui_given(c, TUI_OPTION_RESUME),
+        .resume = tui_given(c, TUI_OPTION_RESUME) || r->journal,
         .readonly = tui_given(c, TUI_OPTION_READONLY),
         .ready = ready,
         .news = news,

@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/run/journal.h"
 #include "core/run/run_dir.h"
+
+enum { JOURNAL_CAP = 64 << 20 };
 
 static int preset_error(const struct tui_call *c, const struct bst_preset_errors *errs)
 {
@@ -138,12 +142,60 @@ static int claim(const struct tui_call *c, struct tui_run *r)
     return tui_usage(c, "%s has a run already; --resume goes on with it", r->dir);
 }
 
+/* A run with this journal and no checkpoint is one that has everything still to do. */
+static int copy_journal(const struct tui_call *c, const struct tui_run *r)
+{
+    char path[768], *text;
+    size_t n;
+    if (!r->journal)
+        return TUI_EXIT_DONE;
+    bst_run_path(r->dir, "journal.jsonl", path);
+    enum bst_err err = bst_io_read_file(r->journal, JOURNAL_CAP, &text, &n);
+    if (!err) {
+        err = bst_io_replace_file(path, text, n);
+        bst_free(text);
+    }
+    return err ? tui_fail(c, TUI_EXIT_FAILED) : TUI_EXIT_DONE;
+}
+
+static bool is_journal(const char *operand)
+{
+    const char *end = strrchr(operand, '.');
+    return end && !strcmp(end, ".jsonl");
+}
+
+/* The preset stands beside the journal. */
+static int load_repeat(const struct tui_call *c, struct tui_run *r)
+{
+    char dir[512], path[768];
+    struct bst_run_info info;
+    struct bst_journal *j;
+    const char *slash = strrchr(r->journal, '/');
+    if (tui_given(c, TUI_OPTION_RESUME))
+        return tui_usage(c, "--resume goes on with a run, %s repeats one", r->journal);
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - r->journal) : 1,
+             slash ? r->journal : ".");
+    if (bst_journal_view(r->journal, &j))
+        return tui_fail(c, TUI_EXIT_USAGE);
+    bst_journal_close(j);
+    bst_run_path(dir, "preset.yaml", path);
+    int code = load(c, r, path, r->n_sets);
+    if (!code && !bst_run_info_read(dir, &info))
+        snprintf(r->preset.id, sizeof r->preset.id, "%s", info.preset_id);
+    return code;
+}
+
 static int prepare(const struct tui_call *c, struct tui_run *r)
 {
     bool from_dir = tui_given(c, TUI_OPTION_RESUME) && tui_given(c, TUI_OPTION_RUN_DIR);
     if (!c->cli->n_operands && !from_dir)
         return tui_usage(c, "PRESET is missing");
-    return c->cli->n_operands ? load(c, r, c->cli->operands[0], r->n_sets) : TUI_EXIT_DONE;
+    if (!c->cli->n_operands)
+        return TUI_EXIT_DONE;
+    if (!is_journal(c->cli->operands[0]))
+        return load(c, r, c->cli->operands[0], r->n_sets);
+    r->journal = c->cli->operands[0];
+    return load_repeat(c, r);
 }
 
 static bool has_terminal(void)
@@ -164,6 +216,8 @@ int tui_verb_run(const struct tui_call *c)
         code = tui_run_spawn(c, r);
     } else if (!code) {
         code = claim(c, r);
+        if (!code)
+            code = copy_journal(c, r);
         if (!code)
             code = tui_run_here(c, r);
     }

@@ -13,7 +13,8 @@ struct tui_run {
     const char *sets[TUI_ARGS_MAX + 1]; /* --set, and --init as one */
     int n_sets;
     char init[BST_PRESET_PATH + 8];
-    char first[64]; /* command that a resume starts with; "" none */
+    const char *journal; /* of the run that this one repeats; NULL: none */
+    char first[64];      /* command that a resume starts with; "" none */
 };
 
 /* --headless: trains in the foreground; gives the run's exit code. */

@@ -242,6 +242,26 @@ enum bst_err bst_journal_open(const char *dir, struct bst_sb *notes, struct bst_
     return BST_OK;
 }
 
+enum bst_err bst_journal_view(const char *path, struct bst_journal **out)
+{
+    struct bst_journal *j = bst_xalloc(sizeof *j);
+    char *text = NULL;
+    size_t n = 0, good;
+    j->fd = -1;
+    j->broken = true;
+    snprintf(j->path, sizeof j->path, "%s", path);
+    enum bst_err err = bst_io_read_file(path, FILE_CAP, &text, &n);
+    if (!err)
+        err = read_lines(j, text, n, &good);
+    bst_free(text);
+    if (err) {
+        bst_journal_close(j);
+        return err;
+    }
+    *out = j;
+    return BST_OK;
+}
+
 void bst_journal_close(struct bst_journal *j)
 {
     if (!j)

@@ -29,6 +29,9 @@ struct bst_journal;
  * damage before it is BST_E_CORRUPT, and nothing is touched. */
 BST_MUST_USE enum bst_err bst_journal_open(const char *dir, struct bst_sb *notes,
                                            struct bst_journal **out);
+/* The entries of a file that another process may be writing: nothing is changed, a last line that
+ * is not whole is left out, and nothing can be appended. */
+BST_MUST_USE enum bst_err bst_journal_view(const char *path, struct bst_journal **out);
 void bst_journal_close(struct bst_journal *j);
 
 /* One write and an fsync. On failure the file is as it was before, or, where even that could not be

@@ -23,6 +23,7 @@ enum {
     BST_PRESET_TEXT = 2048,
     BST_PRESET_NUMBERS = BST_MILESTONES_MAX,
     BST_PRESET_GROUPS = 64,
+    BST_PRESET_CHANGES = 64,
 };
 
 /* Choices that no other module lists. */
@@ -64,6 +65,16 @@ struct bst_preset_groups {
     struct bst_preset_group v[BST_PRESET_GROUPS];
 };
 
+struct bst_preset_change {  /* of changes */
+    struct bst_interval at; /* RATIO: of the run */
+    char command[128];      /* one that bst_command_is_change() */
+};
+
+struct bst_preset_changes {
+    int n;
+    struct bst_preset_change v[BST_PRESET_CHANGES];
+};
+
 /* What a key's value may be, and the field that holds it. */
 #define BST_PARAM_KINDS(X)                                                                         \
     X(LABEL)                                                                                       \
@@ -88,7 +99,8 @@ struct bst_preset_groups {
     X(CHANNELS)                                                                                    \
     X(MILESTONES)                                                                                  \
     X(PAIR)                                                                                        \
-    X(GROUPS)
+    X(GROUPS)                                                                                      \
+    X(CHANGES)
 
 enum bst_kind {
 #define X(kind) BST_KIND_##kind,
@@ -120,6 +132,7 @@ enum bst_kind {
 #define BST_FIELD_MILESTONES(f) struct bst_numbers f /* any number of them, rising */
 #define BST_FIELD_PAIR(f) struct bst_numbers f       /* two, rising */
 #define BST_FIELD_GROUPS(f) struct bst_preset_groups f
+#define BST_FIELD_CHANGES(f) struct bst_preset_changes f
 
 /* Number of a key, in the order of params.def: BST_PARAM_momentum, BST_PARAM_model_name. */
 enum bst_param_id {

@@ -70,6 +70,13 @@ void bst_param_allowed_item(enum bst_param_id id, struct bst_sb *out);
 bool bst_param_read(struct bst_preset *p, enum bst_param_id id, const struct bst_yaml *node,
                     struct bst_complaints *c);
 
+/* The value of `changes`, read and written. */
+bool bst_changes_read(const struct bst_yaml *node, struct bst_preset_changes *out,
+                      struct bst_complaints *c);
+void bst_changes_write(struct bst_sb *out, const struct bst_preset_changes *changes);
+/* A string as YAML takes it, quoted where it has to be. */
+void bst_preset_write_text(struct bst_sb *out, const char *text);
+
 /* A preset that was read, as far as it could be. */
 struct bst_preset_read {
     const struct bst_preset *p;

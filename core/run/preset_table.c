@@ -189,6 +189,9 @@ void bst_param_allowed(enum bst_param_id id, struct bst_sb *out)
     case BST_KIND_GROUPS:
         bst_sb_add(out, "a list of {match, factor, weight_decay}");
         break;
+    case BST_KIND_CHANGES:
+        bst_sb_add(out, "a list of {at, command}");
+        break;
     default:
         bst_sb_add(out, "text");
         break;

@@ -361,6 +361,8 @@ static bool read_field(struct bst_preset *p, enum bst_param_id id, const struct 
         return read_numbers(id, node, field, c);
     case BST_KIND_GROUPS:
         return read_groups(id, node, field, c);
+    case BST_KIND_CHANGES:
+        return bst_changes_read(node, field, c);
     default:
         return read_choice(id, node, field, c);
     }

@@ -7,7 +7,7 @@
 #include "core/base/json.h"
 
 /* Plain where any reader of YAML takes it for this text, else in double quotes. */
-static void write_text(struct bst_sb *out, const char *s)
+void bst_preset_write_text(struct bst_sb *out, const char *s)
 {
     static const char *const words[] = {"true", "false", "null", "yes", "no",
                                         "on",   "off",   "y",    "n"};
@@ -56,7 +56,7 @@ static void write_groups(struct bst_sb *out, const struct bst_preset_groups *gro
     for (int i = 0; i < groups->n; i++) {
         const struct bst_preset_group *g = &groups->v[i];
         bst_sb_addf(out, "%s{match: ", i ? ", " : "");
-        write_text(out, g->match);
+        bst_preset_write_text(out, g->match);
         bst_sb_add(out, ", factor: ");
         write_number(out, g->factor);
         if (g->weight_decay >= 0) {
@@ -120,8 +120,11 @@ static void print_param(const struct bst_preset *p, enum bst_param_id id, struct
     case BST_KIND_GROUPS:
         write_groups(out, field);
         break;
+    case BST_KIND_CHANGES:
+        bst_changes_write(out, field);
+        break;
     default:
-        write_text(out, field);
+        bst_preset_write_text(out, field);
         break;
     }
 }

@@ -205,6 +205,7 @@ static enum bst_err open_state(struct bst_session *s, struct bst_sb *notes)
     BST_TRY(bst_start_live(&s->preset, &s->env, &s->live_start));
     s->live = s->live_start;
     BST_TRY(set_marks(s));
+    BST_TRY(bst_session_plan_changes(s));
     if (s->cfg.resume)
         BST_TRY(bst_session_resume(s, notes));
     else
@@ -342,7 +343,9 @@ static enum bst_err train(struct bst_session *s)
         if (s->lost)
             return bst_fail(BST_E_STATE, "a rewind was written down and could not be done");
         /* Before the end is looked at: a change put back may move it. */
+        bool replaying = s->next_replay < s->n_replay;
         BST_TRY(bst_session_replay(s));
+        bst_session_planned(s, replaying);
         bst_session_first_command(s);
         if (s->at.samples >= s->live.schedule.total && !s->pending && !s->paused && !eval_due(s))
             return BST_OK;

@@ -238,6 +238,15 @@ static enum bst_err write_entry(struct bst_session *s, uint64_t update, uint64_t
     return err;
 }
 
+/* Time does not go back, and a change that the preset asked for is not made twice. */
+static void back_to_hold(struct bst_session *s)
+{
+    struct bst_progress now = s->at;
+    s->at = s->held_at;
+    s->at.elapsed = now.elapsed;
+    s->at.next_planned = now.next_planned;
+}
+
 /* From the journal on, the rewind has happened: a resume goes by what is written there. */
 static enum bst_err rewind_now(struct bst_session *s)
 {
@@ -252,9 +261,7 @@ static enum bst_err rewind_now(struct bst_session *s)
     }
     s->pending->journalled = true;
     BST_TRY(bst_trainer_rewind(s->trainer));
-    double elapsed = s->at.elapsed;
-    s->at = s->held_at;
-    s->at.elapsed = elapsed;
+    back_to_hold(s);
     s->undo = s->held_undo;
     push(s->undo.redo, &s->undo.n_redo, &before);
     s->have_hold = s->saved = false;
@@ -414,7 +421,7 @@ void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_
         s->live = p->plan.before;
         if (s->at.update != s->held_at.update && bst_trainer_rewind(s->trainer))
             bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
-        s->at = s->held_at;
+        back_to_hold(s);
         if (bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
                                   NULL))
             bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());

@@ -163,7 +163,7 @@ static void act(struct bst_session *s, const struct bst_inbound *in, enum bst_co
     }
 }
 
-static void take(struct bst_session *s, const struct bst_inbound *in)
+void bst_session_take(struct bst_session *s, const struct bst_inbound *in)
 {
     struct bst_command cmd;
     char text[200];
@@ -187,7 +187,7 @@ void bst_session_commands(struct bst_session *s, bool urgent_only)
     /* One change an update: a second one waits until the first was seen in force. */
     while (s->server && !s->stopping && !s->lost &&
            bst_server_next(s->server, urgent_only || s->pending, &in))
-        take(s, &in);
+        bst_session_take(s, &in);
 }
 
 void bst_session_first_command(struct bst_session *s)
@@ -197,5 +197,5 @@ void bst_session_first_command(struct bst_session *s)
         return;
     s->first_given = true;
     bst_copy_text(in.text, sizeof in.text, s->cfg.first_command);
-    take(s, &in);
+    bst_session_take(s, &in);
 }

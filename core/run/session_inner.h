@@ -20,6 +20,7 @@ struct bst_progress {
     uint64_t update, samples;            /* done */
     uint64_t next_eval, next_checkpoint; /* marks, in samples */
     uint64_t last_eval;
+    uint64_t next_planned; /* of the preset's changes, in order of time */
     uint64_t nonfinite, skipped;
     int nonfinite_row;
     struct bst_metric eval_loss, eval_accuracy, best_accuracy;
@@ -44,6 +45,11 @@ struct bst_proposal {
 struct bst_undo {
     struct bst_live undo[BST_UNDO_MAX], redo[BST_UNDO_MAX];
     int n_undo, n_redo;
+};
+
+struct bst_planned { /* a change that the preset asks for */
+    uint64_t at;     /* samples */
+    int change;      /* index in preset.changes */
 };
 
 struct bst_session {
@@ -79,6 +85,9 @@ struct bst_session {
     bool lost; /* a rewind was written down and could not be done */
     struct bst_inbound eval_for[BST_WAITERS_MAX], checkpoint_for[BST_WAITERS_MAX], stop_for;
     int n_eval_for, n_checkpoint_for;
+
+    struct bst_planned planned[BST_PRESET_CHANGES];
+    int n_planned;
 
     int killed_pid; /* of the process before, where it did not end by itself; 0: none */
     int *replay;    /* entries of the journal still to be put in force, by index */
@@ -129,7 +138,13 @@ BST_MUST_USE enum bst_err bst_session_fit(struct bst_session *s, struct bst_live
 void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
                               const struct bst_live *before);
 
+/* session_planned.c: the preset's own changes, by time. */
+BST_MUST_USE enum bst_err bst_session_plan_changes(struct bst_session *s);
+/* Makes those that are due; replaying: those of a process before, which are only counted. */
+void bst_session_planned(struct bst_session *s, bool replaying);
+
 /* session_command.c: what the socket brings. */
+void bst_session_take(struct bst_session *s, const struct bst_inbound *in);
 void bst_session_commands(struct bst_session *s, bool urgent_only);
 /* The one that came with the start, once everything before it is in force. */
 void bst_session_first_command(struct bst_session *s);

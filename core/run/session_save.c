@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/io.h"
 #include "core/run/field.h"
+#include "core/run/journal_changes.h"
 #include "core/run/live.h"
 #include "core/run/session_inner.h"
 #include "core/train/checkpoint.h"
@@ -18,9 +19,11 @@ enum { KEEP = 3, STATE_VERSION = 1 };
 
 #define P(kind, name) BST_FIELD(struct bst_progress, kind, name)
 static const struct bst_field progress_fields[] = {
-    P(U64, update),           P(U64, samples),          P(U64, next_eval), P(U64, next_checkpoint),
-    P(U64, last_eval),        P(U64, nonfinite),        P(U64, skipped),   P(METRIC, eval_loss),
-    P(METRIC, eval_accuracy), P(METRIC, best_accuracy), P(F64, elapsed),   P(F64, momentum_factor),
+    P(U64, update),           P(U64, samples),          P(U64, next_eval),
+    P(U64, next_checkpoint),  P(U64, last_eval),        P(U64, next_planned),
+    P(U64, nonfinite),        P(U64, skipped),          P(METRIC, eval_loss),
+    P(METRIC, eval_accuracy), P(METRIC, best_accuracy), P(F64, elapsed),
+    P(F64, momentum_factor),
 };
 #undef P
 enum { N_PROGRESS = sizeof progress_fields / sizeof *progress_fields };
@@ -187,22 +190,6 @@ enum bst_err bst_session_set_aside(struct bst_session *s)
     return err ? err : bst_io_sync_dir(dir);
 }
 
-/* Entries of the journal that still count, oldest first: a rewind takes away what came after the
- * point it went back to. */
-static int surviving(const struct bst_journal *j, int *out)
-{
-    int n = 0;
-    for (int i = 0; i < bst_journal_count(j); i++) {
-        const struct bst_journal_entry *e = bst_journal_at(j, i);
-        if (!e->has_live || strcmp(e->outcome, "applied"))
-            continue;
-        while (e->rewind && n && bst_journal_at(j, out[n - 1])->samples >= e->samples)
-            n--;
-        out[n++] = i;
-    }
-    return n;
-}
-
 /* A checkpoint made on a branch that was rewound away later holds a state the run no longer has. */
 static enum bst_err accept(void *arg, const struct bst_checkpoint *c, const char *text)
 {
@@ -257,7 +244,7 @@ static void sort_entries(struct bst_session *s, uint64_t seq)
     int *all = bst_xcalloc((size_t)n + 1, sizeof *all);
     struct bst_live before = s->live_start;
     s->n_replay = 0;
-    n = surviving(s->journal, all);
+    n = bst_journal_surviving(s->journal, all);
     for (int i = 0; i < n; i++) {
         const struct bst_journal_entry *e = bst_journal_at(s->journal, all[i]);
         if (e->seq > seq) {

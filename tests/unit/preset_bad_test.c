@@ -147,6 +147,21 @@ static const struct {
      "p.yaml:1:13: error: lr_groups: a group without match\n"
      "p.yaml:1:26: error: lr_groups: '3' is not a mapping {match, factor, weight_decay}\n"
      "p.yaml:1:30: error: lr_groups: unknown key 'mach'; did you mean 'match'?\n"},
+    {"changes: 3\n", "p.yaml:1:10: error: changes: must be a list of {at, command}\n"},
+    {"changes: [{at: 1ep}, {command: lr *0.5}, 7, {at: 1ep, comand: undo}]\n",
+     "p.yaml:1:11: error: changes: a change without command\n"
+     "p.yaml:1:22: error: changes: a change without at\n"
+     "p.yaml:1:42: error: changes: must be a mapping {at, command}\n"
+     "p.yaml:1:45: error: changes: a change without command\n"
+     "p.yaml:1:55: error: changes: unknown key 'comand'; at and command exist\n"},
+    {"changes: [{at: soon, command: [undo]}, {at: 1ep, command: stop}]\n",
+     "p.yaml:1:16: error: changes: at: 'soon' is not a length such as 1ep, 500st, "
+     "10000sa or 10%\n"
+     "p.yaml:1:31: error: changes: command is a list; it must be a text\n"
+     "p.yaml:1:59: error: changes: command: 'stop' changes no setting\n"},
+    {"changes: [{at: 1ep, command: batch}, {at: 1ep, command: undo --rewind}]\n",
+     "p.yaml:1:30: error: changes: command: batch: needs +20%|-20%|=N|xK\n"
+     "p.yaml:1:57: error: changes: command: a preset cannot rewind a run\n"},
     {"lr_groups: [{match: x, factor: -1}]\n",
      "p.yaml:1:32: error: lr_groups: factor: '-1' is not a number from 0 to 1000\n"},
     /* ranges */

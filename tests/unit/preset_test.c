@@ -71,6 +71,7 @@ static void every_kind_of_value_is_read(void **state)
                "lr_scaling: sqrt\nwarmup_curve: logarithmic\nlr_scheduler: one-cycle\n"
                "lr_milestones: [1, 2.5]\neval_interval: 500st\ncheckpoint_interval: never\n"
                "lr_groups: [{match: 'conv1.*', factor: 0.1}, {match: '*', weight_decay: 0}]\n"
+               "changes: [{at: 1.5ep, command: 'batch   +20%'}, {at: 10%, command: lr x0.5}]\n"
                "seed: 9007199254740992\n",
                NULL, 0, &p));
     assert_string_equal(p.name, "a \"b\" × c");
@@ -88,6 +89,11 @@ static void every_kind_of_value_is_read(void **state)
     assert_true(p.lr_milestones.n == 2 && p.lr_milestones.v[1] == 2.5);
     assert_true(p.eval_interval.value == 500 && p.eval_interval.unit == BST_UNIT_STEPS);
     assert_true(p.checkpoint_interval.value == 0);
+    assert_int_equal(p.changes.n, 2);
+    assert_true(p.changes.v[0].at.value == 1.5 && p.changes.v[0].at.unit == BST_UNIT_EPOCHS);
+    assert_string_equal(p.changes.v[0].command, "batch +20%");
+    assert_true(p.changes.v[1].at.value == 0.1 && p.changes.v[1].at.unit == BST_UNIT_RATIO);
+    assert_string_equal(p.changes.v[1].command, "lr *0.5");
     assert_int_equal(p.lr_groups.n, 2);
     assert_string_equal(p.lr_groups.v[0].match, "conv1.*");
     assert_true(p.lr_groups.v[0].factor == 0.1 && p.lr_groups.v[0].weight_decay == -1);

@@ -1,0 +1,45 @@
+/* The preset's own changes, made when their time has come. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/run/field.h"
+#include "core/run/session_inner.h"
+
+static enum bst_err due_at(const struct bst_session *s, int i, uint64_t *out)
+{
+    struct bst_scale scale = {s->env.dataset, (uint64_t)s->preset.global_batch_size,
+                              s->live_start.schedule.total};
+    return bst_interval_samples(s->preset.changes.v[i].at, &scale, out);
+}
+
+enum bst_err bst_session_plan_changes(struct bst_session *s)
+{
+    int n = s->preset.changes.n;
+    for (int i = 0; i < n; i++) {
+        uint64_t at;
+        int to = i;
+        BST_TRY(due_at(s, i, &at));
+        /* By time; those of one time in the order of the file. */
+        for (; to && s->planned[to - 1].at > at; to--)
+            s->planned[to] = s->planned[to - 1];
+        s->planned[to] = (struct bst_planned){at, i};
+    }
+    s->n_planned = n;
+    return BST_OK;
+}
+
+void bst_session_planned(struct bst_session *s, bool replaying)
+{
+    while (s->at.next_planned < (uint64_t)s->n_planned && !s->pending) {
+        const struct bst_planned *next = &s->planned[s->at.next_planned];
+        struct bst_inbound in = {.source = "preset"};
+        if (next->at > s->at.samples)
+            return;
+        s->at.next_planned++;
+        /* The process before came past it: what came of it then is in the journal. */
+        if (replaying)
+            continue;
+        bst_copy_text(in.text, sizeof in.text, s->preset.changes.v[next->change].command);
+        bst_session_take(s, &in);
+    }
+}

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""A run tuned by hand can be done again: from its journal, and from the preset that its journal becomes."""
+import json
+import shutil
+
+from bst import BSTUNE, Place, Run, check, main, until
+
+SOME = {"max_epochs": 6, "checkpoint_interval": "1ep", "data__threads": 1}
+
+
+class Started(Run):
+    """A trainer on any preset file; the settings are the file's."""
+
+    def __init__(self, place, name, preset, *more):
+        import subprocess
+        self.place, self.name, self.dir = place, name, place.path / name
+        self.out = open(place.path / f"{name}.out", "ab")
+        self.process = subprocess.Popen([BSTUNE, "run", str(preset), "--headless", "--run-dir", str(self.dir), *more],
+                                        env=place.env, cwd=place.path, stdin=subprocess.DEVNULL,
+                                        stdout=self.out, stderr=self.out, start_new_session=True)
+        place.runs.append(self)
+
+
+def changed(run, *commands):
+    for n, command in commands:
+        run.wait_update(n)
+        rc, reply = run.ctl(*command.split())
+        check(rc == 0, f"{command}: {reply}")
+
+
+def same_run(a, b):
+    check(a.weights() == b.weights(), "other weights")
+    check(a.series() == b.series(), "another series")
+
+
+def three_changes(p):
+    r = p.start("r", **SOME)
+    changed(r, (10, "batch +20%"), (30, "lr *0.5"), (50, "decay linear =0.1"))
+    return r.end(0)
+
+
+def a_journal_is_a_run():
+    with Place() as p:
+        r = three_changes(p)
+        again = Started(p, "again", r.dir / "journal.jsonl").end(0)
+        same_run(r, again)
+        check([e["command"] for e in again.journal()] == [e["command"] for e in r.journal()], "another journal")
+
+
+def a_journal_becomes_a_preset():
+    with Place() as p:
+        r = three_changes(p)
+        rc, out, err = p.cli("journal", r.dir, "--export-preset", p.path / "tuned.yaml")
+        check(rc == 0 and not out, err)
+        text = (p.path / "tuned.yaml").read_text()
+        check(text.count("command:") == 3 and "batch +20%" in text, text)
+        again = Started(p, "again", p.path / "tuned.yaml").end(0)
+        same_run(r, again)
+        check(all(e["source"] == "preset" for e in again.journal()), "who made them is not said")
+
+
+def undone_and_rewound_changes_are_repeated():
+    with Place() as p:
+        r = p.start("r", **SOME)
+        changed(r, (5, "batch +20%"), (15, "undo"), (25, "lr *0.5"))
+        r.wait_update(r.metrics()[-1]["update"] + 5)
+        changed(r, (1, "undo --rewind"), (40, "batch =48"))
+        r.end(0)
+        same_run(r, Started(p, "one", r.dir / "journal.jsonl").end(0))
+        rc, out, err = p.cli("journal", r.dir, "--export-preset", "-")
+        check(rc == 0 and out.count("command:") == 3 and "lr *0.5" not in out, out + err)
+        (p.path / "t.yaml").write_text(out)
+        same_run(r, Started(p, "two", p.path / "t.yaml").end(0))
+
+
+def a_killed_run_makes_its_changes_once():
+    with Place() as p:
+        r = three_changes(p)
+        p.cli("journal", r.dir, "--export-preset", p.path / "t.yaml")
+        k = Started(p, "k", p.path / "t.yaml")
+        k.wait_update(60)
+        k.send(9)
+        k.process.wait()
+        while True:
+            again = Started(p, "k", p.path / "t.yaml", "--resume")
+            if again.process.wait() == 0:
+                break
+            check(False, again.said())
+        same_run(r, again)
+        check(len(again.journal()) == 3, f"{again.journal()}")
+
+
+def a_change_that_was_asked_for_stays_taken_back():
+    with Place() as p:
+        r = three_changes(p)
+        p.cli("journal", r.dir, "--export-preset", p.path / "t.yaml")
+        k = Started(p, "k", p.path / "t.yaml", "--set", "changes=[{at: 320sa, command: batch +20%}]",
+                    "--set", "max_epochs=20")
+        until(lambda: k.journal(), "the change")
+        k.wait_update(k.journal()[0]["update"] + 3)
+        changed(k, (1, "undo --rewind"))
+        k.wait_update(k.metrics()[-1]["update"] + 10)
+        check([m["global_batch_size"] for m in k.metrics()][-1] == 32, "made again after the rewind")
+        k.send(15)
+        k.end(75)
+
+
+def what_is_refused():
+    with Place() as p:
+        r = three_changes(p)
+        bad = p.path / "bad"
+        shutil.copytree(r.dir, bad)
+        lines = (bad / "journal.jsonl").read_text().splitlines(True)
+        (bad / "journal.jsonl").write_text(lines[0].replace("batch", "botch") + lines[1])
+        for args, rc, word in (((bad / "journal.jsonl",), 2, "BST-606"),
+                               ((p.path / "none.jsonl",), 2, "none.jsonl"),
+                               ((r.dir / "journal.jsonl", "--resume"), 2, "repeats")):
+            got, out, err = p.cli("run", *args, "--headless", "--run-dir", p.path / "x")
+            check(got == rc and word in err, f"{args}: {got} {err}")
+            check(not (p.path / "x").exists(), "left a folder behind")
+        got, out, err = p.cli("journal", r.dir)
+        check(got == 0 and len(out.splitlines()) == 3 and "batch 32 → 38" in out, out + err)
+        got, out, err = p.cli("journal", r.dir, "--json")
+        check([json.loads(x) for x in out.splitlines()] == r.journal(), "not the journal")
+
+
+if __name__ == "__main__":
+    main(a_journal_is_a_run, a_journal_becomes_a_preset, undone_and_rewound_changes_are_repeated,
+         a_killed_run_makes_its_changes_once, a_change_that_was_asked_for_stays_taken_back, what_is_refused)

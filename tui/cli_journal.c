@@ -1,0 +1,84 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/io.h"
+#include "core/run/journal_changes.h"
+#include "core/run/run_dir.h"
+#include "tui/verbs.h"
+
+enum { PRESET_CAP = 1 << 20, JOURNAL_CAP = 64 << 20 };
+
+static void print_text(const struct tui_call *c, const struct bst_journal *j)
+{
+    for (int i = 0; i < bst_journal_count(j); i++) {
+        const struct bst_journal_entry *e = bst_journal_at(j, i);
+        char when[32];
+        bst_clock_iso(e->wall, when);
+        fprintf(c->out, "%4" PRIu64 "  %s  update %-8" PRIu64 " %-8s %-24s %s%s%s\n", e->seq, when,
+                e->update, e->outcome, e->command, e->code, e->code[0] ? ": " : "", e->text);
+    }
+    if (!bst_journal_count(j))
+        fprintf(c->err, "nothing was changed in this run\n");
+}
+
+static enum bst_err print_json(const struct tui_call *c, const char *path)
+{
+    char *text;
+    size_t n;
+    BST_TRY(bst_io_read_file(path, JOURNAL_CAP, &text, &n));
+    fwrite(text, 1, n, c->out);
+    bst_free(text);
+    return BST_OK;
+}
+
+/* The preset as the run was started, with what was changed since as changes of its own. */
+static enum bst_err export_preset(const struct tui_call *c, const char *dir,
+                                  const struct bst_journal *j, const char *path)
+{
+    char file[768];
+    struct bst_preset_errors errs;
+    struct bst_preset *preset = bst_xalloc(sizeof *preset);
+    struct bst_preset_env *env = bst_preset_env_new(c->nets);
+    struct bst_sb text;
+    bst_run_path(dir, "preset.yaml", file);
+    bst_preset_errors_init(&errs);
+    bst_sb_init(&text, PRESET_CAP);
+    enum bst_err err = bst_preset_load(env, file, NULL, 0, preset, &errs);
+    if (!err)
+        err = bst_journal_to_preset(j, preset);
+    if (!err) {
+        bst_preset_write(preset, &text);
+        if (strcmp(path, "-"))
+            err = bst_io_replace_file(path, text.data, text.len);
+        else
+            fputs(text.data, c->out);
+    }
+    bst_sb_fini(&text);
+    bst_preset_errors_fini(&errs);
+    bst_preset_env_free(env);
+    bst_free(preset);
+    return err;
+}
+
+int tui_verb_journal(const struct tui_call *c)
+{
+    char dir[512];
+    char path[768];
+    struct bst_journal *j = NULL;
+    const char *preset = tui_value(c, TUI_OPTION_EXPORT_PRESET);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
+    if (!err) {
+        bst_run_path(dir, "journal.jsonl", path);
+        err = bst_journal_view(path, &j);
+    }
+    if (!err && preset)
+        err = export_preset(c, dir, j, preset);
+    else if (!err && tui_given(c, TUI_OPTION_JSON))
+        err = print_json(c, path);
+    else if (!err)
+        print_text(c, j);
+    bst_journal_close(j);
+    return err ? tui_fail(c, tui_code_of(err)) : TUI_EXIT_DONE;
+}
