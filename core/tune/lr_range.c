@@ -156,9 +156,9 @@ static struct fall find_fall(const struct bst_lr_range *r, const double *loss, i
     struct fall f = {.steepest = at, .valley = half_way(smooth, least, level)};
     /* Averages and slopes are of one side only at the ends: a fall that begins there is seen late.
      */
-    if (at < half)
+    if (at < 2 * half)
         f.doubt = BST_LR_AT_START;
-    else if (!diverged && at >= n - 1 - half)
+    else if (!diverged && at >= n - 1 - 2 * half)
         f.doubt = BST_LR_AT_END;
     return f;
 }

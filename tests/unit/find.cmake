@@ -1,2 +1,5 @@
 bst_test(unit.batch_search unit batch_search_test.c LINKS bst_tune)
 bst_test(unit.lr_range unit lr_range_test.c LINKS bst_tune m)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
+bst_test(unit.plot unit plot_test.c LINKS bst_report PkgConfig::CAIRO m)

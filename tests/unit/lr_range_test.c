@@ -183,11 +183,11 @@ static double flat(double x, struct bst_rng *r)
     return 2.3;
 }
 
-/* A small quick fall early, a long slow one later: where is "the" rate? */
+/* A quick fall early, a larger slow one later: where is "the" rate? */
 static double two_falls(double x, struct bst_rng *r)
 {
     (void)r;
-    return 2.3 - 0.6 / (1 + exp(-(x + 5) / 0.05)) - 1.4 / (1 + exp(-(x + 1.5) / 0.25));
+    return 2.3 - 0.9 / (1 + exp(-(x + 5) / 0.05)) - 1.3 / (1 + exp(-(x + 1.5) / 0.5));
 }
 
 static double still_falling(double x, struct bst_rng *r)
