@@ -32,6 +32,7 @@ enum {
 #define BST_OPTIMIZERS(X) X(SGD, "sgd")
 #define BST_PRECISIONS(X) X(FP32, "fp32")
 #define BST_AUGMENTS(X) X(NONE, "none") X(STANDARD, "standard") X(STRONG, "strong")
+#define BST_MEASURES(X) X(NONE, "none") X(AUTO, "auto") X(SPLIT, "split")
 
 enum bst_optimizer {
 #define X(name, text) BST_OPTIMIZER_##name,
@@ -46,6 +47,12 @@ enum bst_precision {
 enum bst_augment {
 #define X(name, text) BST_AUGMENT_##name,
     BST_AUGMENTS(X)
+#undef X
+};
+
+enum bst_measure { /* of the noise scale */
+#define X(name, text) BST_MEASURE_##name,
+                   BST_MEASURES(X)
 #undef X
 };
 
@@ -92,6 +99,7 @@ struct bst_preset_changes {
     X(OPTIMIZER)                                                                                   \
     X(PRECISION)                                                                                   \
     X(AUGMENT)                                                                                     \
+    X(MEASURE)                                                                                     \
     X(LR_RULE)                                                                                     \
     X(SCHEDULE)                                                                                    \
     X(WARMUP)                                                                                      \
@@ -124,6 +132,7 @@ enum bst_kind {
 #define BST_FIELD_OPTIMIZER(f) int f /* enum bst_optimizer, and so on */
 #define BST_FIELD_PRECISION(f) int f
 #define BST_FIELD_AUGMENT(f) int f
+#define BST_FIELD_MEASURE(f) int f
 #define BST_FIELD_LR_RULE(f) int f
 #define BST_FIELD_SCHEDULE(f) int f
 #define BST_FIELD_WARMUP(f) int f

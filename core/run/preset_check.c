@@ -81,6 +81,16 @@ static void check_batch(const struct check *k)
             batch, devices, steps);
 }
 
+static void check_noise(const struct check *k)
+{
+    const struct bst_preset *p = k->p;
+    if (p->noise_scale == BST_MEASURE_SPLIT && p->devices.count == 1 &&
+        p->gradient_accumulation_steps == 1)
+        bst_complain(k->c, at(k, BST_PARAM_noise_scale, BST_PARAM_gradient_accumulation_steps),
+                     "noise_scale: split cuts the batch in two, but gradient_accumulation_steps is "
+                     "1");
+}
+
 /* The peak at the preset's own batch; 0 where that depends on what will fit. */
 static double peak_lr(const struct bst_preset *p)
 {
@@ -215,6 +225,7 @@ void bst_preset_cross_check(const struct bst_preset_read *r, const struct bst_pr
     if (strcmp(r->p->devices.backend, "auto") != 0)
         check_name(&k, BST_PARAM_devices_backend, r->p->devices.backend, env->backends);
     check_batch(&k);
+    check_noise(&k);
     check_rate(&k);
     check_schedule(&k);
     check_data(&k);

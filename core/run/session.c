@@ -125,6 +125,9 @@ static enum bst_err open_trainer(struct bst_session *s)
         .ranks = (uint64_t)s->train_cfg.ranks,
         .form = BST_MOMENTUM_RATE_OUTSIDE,
     };
+    if (s->preset.noise_scale == BST_MEASURE_SPLIT && s->train_cfg.ranks == 1)
+        s->env.least_accumulate = 2;
+    bst_noise_init(&s->at.noise, BST_NOISE_SPAN);
     return BST_OK;
 }
 

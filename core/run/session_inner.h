@@ -2,6 +2,8 @@
 #ifndef BST_RUN_SESSION_INNER_H
 #define BST_RUN_SESSION_INNER_H
 
+#include <jansson.h>
+
 #include "core/run/journal.h"
 #include "core/run/metrics.h"
 #include "core/run/reply.h"
@@ -10,6 +12,7 @@
 #include "core/run/session.h"
 #include "core/run/signals.h"
 #include "core/run/start.h"
+#include "core/tune/noise.h"
 #include "core/tune/watch.h"
 
 enum { BST_UNDO_MAX = 64, BST_WAITERS_MAX = 8 };
@@ -24,6 +27,7 @@ struct bst_progress {
     uint64_t nonfinite, skipped;
     int nonfinite_row;
     struct bst_metric eval_loss, eval_accuracy, best_accuracy;
+    struct bst_noise noise; /* what the noise scale is worked out from */
     double elapsed; /* seconds of all processes of the run before this one */
     /* Still to be multiplied into the velocities, by the next update that commits; 1: nothing. */
     double momentum_factor;
@@ -103,6 +107,7 @@ struct bst_session {
     struct bst_status status;
     struct bst_watch watch;
     double published, layers_at, cpu_at, cpu_used, rate_mean;
+    uint64_t noise_batch, noise_split; /* that the status speaks of */
 };
 
 /* session_status.c */
@@ -117,6 +122,14 @@ void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt
 /* session_update.c: one update, its metrics, and the read back of a change. */
 BST_MUST_USE enum bst_err bst_session_update(struct bst_session *s);
 BST_MUST_USE enum bst_err bst_session_eval(struct bst_session *s);
+
+/* session_noise.c: the noise scale, from what the updates bring. */
+bool bst_session_noise_wanted(const struct bst_session *s);
+void bst_session_noise_add(struct bst_session *s, const struct bst_update_result *res);
+/* Into the status, after a change of the batch or its split. */
+void bst_session_noise_follow(struct bst_session *s);
+void bst_session_noise_print(const struct bst_noise *n, struct bst_json *j);
+void bst_session_noise_read(const json_t *state, struct bst_noise *n);
 
 /* session_change.c: proposals. */
 BST_MUST_USE enum bst_err bst_session_propose(struct bst_session *s, struct bst_proposal *p);

@@ -88,6 +88,7 @@ static void print_state(const struct bst_session *s, uint64_t metrics_bytes, str
     bst_json_uint(&j, "journal_seq", seq_in_force(s));
     bst_json_uint(&j, "metrics_bytes", metrics_bytes);
     bst_live_print(&s->live, "live", &j);
+    bst_session_noise_print(&s->at.noise, &j);
     bst_json_close(&j, '}');
     bst_sb_addc(out, '\n');
 }
@@ -107,6 +108,8 @@ static enum bst_err read_state(const char *text, struct saved *out)
     /* Of a version before it was saved. */
     if (!(out->at.momentum_factor > 0))
         out->at.momentum_factor = 1;
+    bst_noise_init(&out->at.noise, BST_NOISE_SPAN);
+    bst_session_noise_read(json_object_get(o, "noise"), &out->at.noise);
     out->journal_seq = bst_json_count(o, "journal_seq", 0);
     out->metrics_bytes = bst_json_count(o, "metrics_bytes", 0);
     json_decref(o);

@@ -108,6 +108,7 @@ static void fill_settings(struct bst_session *s)
     st->label_smoothing = l->label_smoothing;
     bst_copy_text(st->lr_scheduler, sizeof st->lr_scheduler, bst_schedule_name(l->schedule.kind));
     bst_copy_text(st->lr_scaling, sizeof st->lr_scaling, bst_lr_rule_name(l->rule));
+    bst_session_noise_follow(s);
     st->n_curve = bst_curve_make(&l->schedule, l->batch, st->curve_samples, st->curve_rate);
     if (!st->learning_rate.valid)
         st->learning_rate = metric(bst_schedule_lr(&l->schedule, s->at.samples, l->batch));

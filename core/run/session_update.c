@@ -170,6 +170,7 @@ static struct bst_update_req make_request(const struct bst_session *s,
         .max_grad_norm = clips ? l->max_grad_norm : 0,
         .momentum_factor = s->at.momentum_factor,
         .update = number,
+        .noise = bst_session_noise_wanted(s),
     };
 }
 
@@ -203,6 +204,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     if (s->at.update != req.update)
         return BST_OK;
     write_update(s, &req, &split, &res);
+    bst_session_noise_add(s, &res);
     watch_metrics(s);
     watch_update(s, &res);
     say_bad_samples(s);

@@ -67,6 +67,12 @@ struct bst_status {
     struct bst_metric data_wait; /* share of the last update's time, 0…1 */
     struct bst_metric last_checkpoint_samples;
     uint64_t warmup_samples;
+    /* The noise scale in samples with its interval, not valid unless it is known; noise_state says
+     * why not. Efficiency: progress a sample makes at this batch, of what it would at a tiny one.
+     * Cost: share of an update's time. */
+    struct bst_metric noise_scale, noise_low, noise_high, noise_efficiency, noise_cost;
+    char noise_state[40];
+    uint64_t noise_updates; /* measured so far */
     double momentum, weight_decay, max_grad_norm, label_smoothing;
     char optimizer[16], lr_scheduler[16], lr_scaling[20], precision[8], backend[16];
     char lease[80];      /* who holds it; "" nobody */

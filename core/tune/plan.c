@@ -33,6 +33,10 @@ enum bst_err bst_plan_split(struct bst_live *live, const struct bst_plan_env *en
         .cap = cap,
         .accumulate = live->accumulate,
     };
+    BST_TRY(bst_split_make(&ask, &live->split));
+    if (live->accumulate || live->split.accumulate >= env->least_accumulate)
+        return BST_OK;
+    ask.accumulate = env->least_accumulate;
     return bst_split_make(&ask, &live->split);
 }
 

@@ -351,8 +351,12 @@ static void random_changes_keep_the_settings_whole(void **state)
     uint64_t s = 0;
     int n_done = 0, n_refused = 0;
     for (int i = 0; i < 5000; i++) {
-        struct bst_plan_env env = {dataset, s, 1 + bst_rng_below(&r, 4), 1 + bst_rng_below(&r, 900),
-                                   BST_MOMENTUM_RATE_INSIDE};
+        struct bst_plan_env env = {dataset,
+                                   s,
+                                   1 + bst_rng_below(&r, 4),
+                                   1 + bst_rng_below(&r, 900),
+                                   BST_MOMENTUM_RATE_INSIDE,
+                                   0};
         struct bst_command cmd;
         struct bst_plan plan;
         assert_int_equal(
