@@ -6,6 +6,7 @@
 struct job {
     const atomic_int *stop;
     struct bst_eval_result *out; /* written by rank 0 */
+    bool some;                   /* one batch a rank */
 };
 
 enum { E_CANCELLED, E_LOSS, E_CORRECT, E_SAMPLES, E_N };
@@ -61,11 +62,11 @@ static enum bst_err run_part(struct rank *k, const struct job *job, double *tall
         if (job->stop && atomic_load(job->stop))
             return bst_fail(BST_E_CANCELLED, "stopped");
         BST_TRY(bst_loader_take(l, (uint64_t)at, (int)(n - at < b ? n - at : b), &batch));
-        if (next < n)
+        if (next < n && !job->some)
             bst_loader_ask(l, (uint64_t)next, (int)(n - next < b ? n - next : b));
         enum bst_err err = run_batch(k, p, &batch, job, tally);
         bst_loader_give_back(l, &batch);
-        if (err)
+        if (err || job->some)
             return err;
     }
     return BST_OK;
@@ -94,21 +95,34 @@ static enum bst_err eval_job(struct rank *k, void *arg)
     return BST_OK;
 }
 
-enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_int *stop,
-                              struct bst_eval_result *out)
+static enum bst_err evaluate(struct bst_trainer *t, struct job *job)
 {
+    struct bst_eval_result *out = job->out;
     double start = bst_clock_now();
-    struct job job = {.stop = stop, .out = out};
     *out = (struct bst_eval_result){0};
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     if (bst_dataset_info(t->data)->n[BST_EVAL] < 1)
         return bst_fail(BST_E_STATE, "the data set has no evaluation part");
-    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, eval_job, &job);
+    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, eval_job, job);
     /* It may have had to grow; and before the first split there was nothing. */
     t->plan.arena = t->ranks[0].arena_bytes;
     if (!t->plan.split.batch && t->ranks[0].loader[BST_EVAL])
         t->plan.loader = bst_loader_bytes(t->ranks[0].loader[BST_EVAL]);
     out->seconds = bst_clock_now() - start;
     return err;
+}
+
+enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_int *stop,
+                              struct bst_eval_result *out)
+{
+    struct job job = {.stop = stop, .out = out};
+    return evaluate(t, &job);
+}
+
+enum bst_err bst_trainer_eval_some(struct bst_trainer *t, const atomic_int *stop,
+                                   struct bst_eval_result *out)
+{
+    struct job job = {.stop = stop, .out = out, .some = true};
+    return evaluate(t, &job);
 }

@@ -31,7 +31,7 @@ void bst_trace_room(struct bst_trainer *t, int64_t n)
 void bst_trace_write(struct bst_trainer *t, const struct bst_update_req *req)
 {
     struct bst_sb line;
-    if (t->trace_fd < 0)
+    if (t->trace_fd < 0 || !req->update)
         return;
     bst_sb_init(&line, SIZE_MAX / 2);
     bst_sb_addf(&line, "%" PRIu64 " %" PRIu64 " %" PRId64, req->update, req->first, req->batch);

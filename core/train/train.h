@@ -49,7 +49,7 @@ struct bst_update_req { /* {batch, micro_batches} other than the split in force:
     double max_grad_norm; /* 0: no clipping this time */
     double
         momentum_factor; /* multiplies v before the update (momentum correction); 0 or 1: nothing */
-    uint64_t update;     /* 1-based number of this update, for the trace */
+    uint64_t update;     /* 1-based number of this update, for the trace; 0: not in the trace */
     bool only_matmul;    /* bench: convolutions and linear layers alone; no state moves */
     bool noise;          /* measure the gradient of a part too; changes no number of the update */
 };
@@ -118,6 +118,9 @@ struct bst_eval_result {
 /* Whole evaluation part on rank 0's statistics, all ranks working. */
 BST_MUST_USE enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_int *stop,
                                            struct bst_eval_result *out);
+/* A batch a rank of it, from its start: what an evaluation needs, without its time. */
+BST_MUST_USE enum bst_err bst_trainer_eval_some(struct bst_trainer *t, const atomic_int *stop,
+                                                struct bst_eval_result *out);
 
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
 /* The i-th sample that could not be read, both parts counted; false past the last. Several are
@@ -147,5 +150,13 @@ BST_MUST_USE enum bst_err bst_trainer_compare_ranks(struct bst_trainer *t);
 /* In-memory copy of the state for undo --rewind and trials; a second take replaces the first. */
 BST_MUST_USE enum bst_err bst_trainer_hold(struct bst_trainer *t);
 BST_MUST_USE enum bst_err bst_trainer_rewind(struct bst_trainer *t);
+/* The state set aside while something is tried out (a search for a batch or a rate); the hold is
+ * left alone. Its bytes are taken beside the plan, for as long as it is kept. Putting it back checks
+ * that it is the same, bit for bit (BST_E_CORRUPT), and may be done several times. The split is not
+ * part of it. Free before the trainer is closed; NULL is fine. */
+struct bst_kept;
+BST_MUST_USE enum bst_err bst_trainer_keep(struct bst_trainer *t, struct bst_kept **out);
+BST_MUST_USE enum bst_err bst_trainer_restore(struct bst_kept *kept);
+void bst_trainer_kept_free(struct bst_kept *kept);
 
 #endif
