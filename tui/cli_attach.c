@@ -8,7 +8,7 @@ int tui_verb_attach(const struct tui_call *c)
     if (err)
         return tui_fail(c, tui_code_of(err));
     struct bst_preset_env *env = bst_preset_env_new(c->nets);
-    int code = tui_open_console(c, env, dir, false);
+    int code = tui_open_console(c, env, dir, false, NULL);
     bst_preset_env_free(env);
     return code;
 }

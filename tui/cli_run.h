@@ -3,6 +3,7 @@
 #define TUI_CLI_RUN_H
 
 #include "core/run/preset.h"
+#include "tui/console.h"
 #include "tui/verbs.h"
 
 struct tui_run {
@@ -24,7 +25,7 @@ int tui_run_spawn(const struct tui_call *c, struct tui_run *r);
 
 /* A console on `dir` with the options of the call; `env` for the preset picker. */
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
-                     bool started_here);
+                     bool started_here, const struct tui_replay *replay);
 
 /* The descriptor on which a spawned trainer says that it is there. */
 #define TUI_READY_ENV "BSTUNE_READY_FD"

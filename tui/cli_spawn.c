@@ -60,13 +60,14 @@ static int read_options(const struct tui_call *c, struct tui_console_cfg *cfg)
 }
 
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
-                     bool started_here)
+                     bool started_here, const struct tui_replay *replay)
 {
     struct bst_preset_entry *list;
     struct tui_console_cfg cfg = {
         .run_dir = dir,
         .readonly = tui_given(c, TUI_OPTION_READONLY),
         .started_here = started_here,
+        .replay = replay,
         .ascii = tui_given(c, TUI_OPTION_ASCII),
         .mouse = tui_given(c, TUI_OPTION_MOUSE),
         .script = tui_value(c, TUI_OPTION_SCRIPT),
@@ -177,7 +178,7 @@ int tui_run_spawn(const struct tui_call *c, struct tui_run *r)
     close(ends[0]);
     if (!there)
         return waitpid(pid, &status, 0) == pid ? exit_code(status) : TUI_EXIT_FAILED;
-    int code = tui_open_console(c, r->env, r->dir, true);
+    int code = tui_open_console(c, r->env, r->dir, true, NULL);
     /* A run that has ended by now is what this command was for; else it goes on alone. */
     if (waitpid(pid, &status, WNOHANG) == pid)
         return exit_code(status);

@@ -213,6 +213,8 @@ static void farewell(const struct tui_app *app)
     const struct bst_status *s = &m->status;
     const char *run = m->has_status && s->run[0] ? s->run : app->cfg->run_dir;
     char line[900];
+    if (app->cfg->replay)
+        return;
     if (m->link_state == TUI_LINK_OVER && s->phase == BST_PHASE_FAILED)
         snprintf(line, sizeof line, "run %s failed: %s%s%s; its log: %s/log\n", run, s->note_code,
                  s->note_code[0] ? " " : "", s->note, app->cfg->run_dir);
@@ -302,7 +304,7 @@ int tui_console_over(const struct tui_console_cfg *cfg, tui_open *open)
         if (code >= 0)
             return code;
     }
-    if (open(cfg->run_dir, cfg->readonly, &link)) {
+    if (open(cfg, &link)) {
         char line[700];
         snprintf(line, sizeof line, "bstune: %s\n", bst_err_text());
         bool said = !bst_io_write_full(STDERR_FILENO, line, strlen(line), "output");

@@ -16,6 +16,11 @@ struct tui_preset {
     const char *about; /* one sentence or more, NULL when it says nothing */
 };
 
+struct tui_replay {
+    double speed; /* seconds of the run a second */
+    double from;  /* 0…1: share of the run's time at which it starts */
+};
+
 struct tui_console_cfg {
     const char *run_dir;  /* the run's folder; its trainer may be live, gone or done */
     bool readonly;        /* --readonly: never asks for the lease */
@@ -31,6 +36,7 @@ struct tui_console_cfg {
     const char *fake_time; /* BSTUNE_FAKE_TIME: a clock that stands, s since 1970; NULL: none */
     const struct tui_preset *presets;
     int n_presets;
+    const struct tui_replay *replay; /* of the run's recording, instead of the run; NULL: none */
 };
 
 /* Draws until the person leaves. Returns the exit code: 0 left; 1 the terminal or the run's files

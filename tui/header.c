@@ -68,6 +68,8 @@ static void right_flags(const struct tui_model *m, char *out, size_t room)
         snprintf(out, room, "ended");
     else if (m->link_state == TUI_LINK_LOST)
         snprintf(out, room, "trainer gone?");
+    else if (m->link_why[0])
+        snprintf(out, room, "%.40s", m->link_why);
     else if (m->readonly)
         snprintf(out, room, "read-only");
     else if (!tui_model_may_change(m, why, sizeof why))

@@ -10,6 +10,7 @@
 #include "core/base/io.h"
 #include "core/run/run_dir.h"
 #include "tui/over.h"
+#include "tui/replay.h"
 
 /* A trainer just started is looked for often, one that was lost now and then. */
 static const double eager_seconds = 15, eager_every = 0.2, patient_every = 3;
@@ -306,18 +307,19 @@ static const struct tui_link_ops live_ops = {
     .has_lease = live_has_lease,
 };
 
-/* The run in `dir`: BST_E_NOTFOUND or BST_E_IO when there is neither a trainer nor a history. */
-static enum bst_err open_live(const char *dir, bool readonly, struct tui_link **out)
+/* The run in its folder: BST_E_NOTFOUND or BST_E_IO when there is neither a trainer nor a history.
+ */
+static enum bst_err open_live(const struct tui_console_cfg *cfg, struct tui_link **out)
 {
     struct live *l = bst_xalloc(sizeof *l);
     l->link.ops = &live_ops;
-    l->readonly = readonly;
+    l->readonly = cfg->readonly;
     l->opened = bst_clock_now();
     l->tried = l->opened - patient_every;
     l->state = TUI_LINK_LOST;
-    snprintf(l->dir, sizeof l->dir, "%s", dir);
+    snprintf(l->dir, sizeof l->dir, "%s", cfg->run_dir);
     snprintf(l->why, sizeof l->why, "waiting for the trainer");
-    enum bst_err err = bst_history_open(dir, &l->history);
+    enum bst_err err = bst_history_open(cfg->run_dir, &l->history);
     if (err) {
         bst_free(l);
         return err;
@@ -328,5 +330,5 @@ static enum bst_err open_live(const char *dir, bool readonly, struct tui_link **
 
 int tui_console(const struct tui_console_cfg *cfg)
 {
-    return tui_console_over(cfg, open_live);
+    return tui_console_over(cfg, cfg->replay ? tui_replay_open : open_live);
 }

@@ -6,7 +6,7 @@
 #include "tui/console.h"
 #include "tui/link.h"
 
-typedef enum bst_err tui_open(const char *dir, bool readonly, struct tui_link **out);
+typedef enum bst_err tui_open(const struct tui_console_cfg *cfg, struct tui_link **out);
 
 int tui_console_over(const struct tui_console_cfg *cfg, tui_open *open);
 

@@ -72,6 +72,8 @@ static double least_width(const struct tui_model *m, enum tui_axis_unit unit)
     const double seconds = 20;
     double samples = s->samples_per_sec.valid ? s->samples_per_sec.value * seconds : 0;
     double width = seconds;
+    if (s->samples_total)
+        samples = fmin(samples, (double)s->samples_total);
     if (m->view.x == TUI_X_EPOCH)
         width = s->samples_per_epoch > 0 ? samples / (double)s->samples_per_epoch : 0;
     else if (m->view.x == TUI_X_UPDATE)

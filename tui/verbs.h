@@ -24,6 +24,7 @@ int tui_verb_ctl(const struct tui_call *c);
 int tui_verb_stop(const struct tui_call *c);
 int tui_verb_preset(const struct tui_call *c);
 int tui_verb_journal(const struct tui_call *c);
+int tui_verb_replay(const struct tui_call *c);
 int tui_verb_export(const struct tui_call *c);
 
 bool tui_given(const struct tui_call *c, enum tui_option o);

@@ -229,6 +229,8 @@ static enum bst_err open_all(struct bst_session *s)
     bst_sb_init(&notes, 8192);
     enum bst_err err = open_state(s, &notes);
     s->opened = bst_clock_now();
+    if (!err && bst_recorder_open(s->cfg.dir, &s->recorder))
+        bst_log(BST_LOG_WARN, "%s", bst_err_text());
     if (!err) {
         if (s->killed_pid)
             bst_session_note(s, BST_DIAG_KILLED_BEFORE, "process %d ended without being asked to",
@@ -465,6 +467,7 @@ static void close_all(struct bst_session *s, const char *state)
     char why[400];
     bst_copy_text(why, sizeof why, bst_err_text());
     if (s->server) {
+        bst_session_publish(s, true); /* with the last entry of the journal */
         bst_session_write_status(s);
         if (write_info(s, state))
             bst_log(BST_LOG_ERROR, "%s", bst_err_text());
@@ -475,6 +478,7 @@ static void close_all(struct bst_session *s, const char *state)
     bst_server_close(s->server, state);
     bst_trainer_close(s->trainer);
     bst_metrics_close(s->metrics);
+    bst_recorder_close(s->recorder);
     bst_journal_close(s->journal);
     bst_free(s->replay);
     bst_signals_stop(s->signals);

@@ -6,6 +6,7 @@
 
 #include "core/run/journal.h"
 #include "core/run/metrics.h"
+#include "core/run/recording.h"
 #include "core/run/reply.h"
 #include "core/run/run_dir.h"
 #include "core/run/server.h"
@@ -68,6 +69,7 @@ struct bst_session {
     struct bst_signals *signals;
     struct bst_journal *journal;
     struct bst_metrics *metrics;
+    struct bst_recorder *recorder; /* NULL: it could not be opened */
     int wake_fd;
     atomic_int interrupt;
 

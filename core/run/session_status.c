@@ -148,6 +148,8 @@ void bst_session_publish(struct bst_session *s, bool at_once)
         fill_utilisation(s, now);
         fill_layers(s, now);
     }
+    if (s->recorder)
+        bst_recorder_add(s->recorder, &s->status);
     if (s->server)
         bst_server_publish(s->server, &s->status);
 }

@@ -9,10 +9,9 @@
 
 static int kind;
 
-static enum bst_err open_fake(const char *dir, bool readonly, struct tui_link **out)
+static enum bst_err open_fake(const struct tui_console_cfg *cfg, struct tui_link **out)
 {
-    (void)dir;
-    (void)readonly;
+    (void)cfg;
     *out = fake_open((enum fake_kind)kind);
     return BST_OK;
 }

@@ -301,5 +301,6 @@ def idle_bytes():
         assert rate <= 1024
 
 
-run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
-     outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run, idle_bytes])
+if __name__ == "__main__":
+    run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
+         outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run, idle_bytes])

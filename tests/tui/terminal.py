@@ -118,7 +118,7 @@ class Terminal:
             self.fd = -1
         if not self.ended():
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            _, self.status = os.waitpid(self.pid, 0)
 
 
 def same_settings(a, b):

@@ -1,0 +1,119 @@
+"""The recording of a run, played in a terminal: replay_test.py BSTUNE [TEST…]"""
+import json
+import os
+import re
+import time
+
+from live_test import BSTUNE, Session
+from terminal import run
+
+# What the clock or the viewer makes different between a run and its replay.
+PASSING = [r"run for \S+", r"busy +\S+( %)?", r"left \S+", r"samples/s \S+", r"replay x\S+", r"read-only", r"ended", r"you drive"]
+
+
+def still(text):
+    for p in PASSING:
+        text = re.sub(p, "…", text)
+    lines = [re.sub(r"[ ─]+", " ", line).strip() for line in text.splitlines()]
+    return lines[:29]  # less the footer, which is the viewer's
+
+
+def metrics(s):
+    with open(os.path.join(s.dir, "metrics.jsonl"), encoding="utf-8") as f:
+        return [m for m in map(json.loads, f) if m["type"] == "update"]
+
+
+def recording(s):
+    with open(os.path.join(s.dir, "recording.jsonl"), encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def change(s, *command):
+    done = s.ctl("ctl", "quickstart-1", *command)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def quiet_screen(t):
+    t.settle(0.6)
+    return still(t.text())
+
+
+def same(live, played):
+    differ = [(a, b) for a, b in zip(live, played) if a != b]
+    assert not differ and len(live) == len(played), "\n".join(f"live   {a}\nreplay {b}" for a, b in differ)
+
+
+def same_screens():
+    """A run is changed three times and held: its console then, and its replay at that time, look the same."""
+    with Session(width=100, height=30) as s:
+        s.t.close()
+        for command in (["batch", "+20%"], ["lr", "*0.5"], ["warmup", "+1ep"]):
+            change(s, *command)
+        change(s, "pause")
+        t = s.terminal([BSTUNE, "attach", "quickstart-1", "--readonly"], 100, 30)
+        t.expect("‖ paused")
+        live = quiet_screen(t)
+        end = time.monotonic() + 20
+        while len([r for r in recording(s) if r["set"].get("phase") != "training"]) < 1 and time.monotonic() < end:
+            time.sleep(0.05)
+        held = recording(s)[-1]["t"] + 0.3
+        time.sleep(1.5)  # the pause itself has to last for the replay to fall into it
+        change(s, "resume")
+        s.ctl("stop", "quickstart-1")
+        t.expect("stopped")
+        over = quiet_screen(t)
+        t.close()
+        last = recording(s)[-1]["t"]
+        percent = f"{100 * held / last:.4f}%"
+        r = s.terminal([BSTUNE, "replay", "quickstart-1", "--from", percent, "--speed", "0.01"], 100, 30)
+        r.expect("‖ paused")
+        assert "replay x0.01" in r.text(), r.text()
+        played = quiet_screen(r)
+        r.close()
+        same(live, played)
+        r = s.terminal([BSTUNE, "replay", "quickstart-1", "--from", "100%"], 100, 30)
+        r.expect("stopped")
+        ended = quiet_screen(r)
+        r.close()
+        same(over, ended)
+
+
+def plays_to_the_end():
+    with Session() as s:
+        s.t.close()
+        change(s, "batch", "+20%")
+        s.ctl("stop", "quickstart-1")
+        last = metrics(s)[-1]
+        r = s.terminal([BSTUNE, "replay", "quickstart-1", "--speed", "0.01"])
+        r.expect("replay x0.01")
+        first = int(re.search(r"update (\d+)", r.text())[1])
+        assert first < last["update"] / 2, f"starts at update {first} of {last['update']}"
+        assert "batch 256" in r.text(), r.text()
+        r.send("+")
+        r.expect("nothing can be changed")
+        r.send("\x1b")
+        r.send(":pause\r")
+        r.expect("replay, stands")
+        r.close()
+        r = s.terminal([BSTUNE, "replay", "quickstart-1", "--speed", "100"])
+        r.expect("ended")
+        assert f"update {last['update']} " in r.text() and "batch 307" in r.text(), r.text()
+        r.send("q")
+        assert r.wait_end() == 0
+
+
+def what_is_refused():
+    with Session() as s:
+        s.t.close()
+        s.ctl("stop", "quickstart-1")
+        for args, code, word in ((["--speed", "0"], 2, "0.01 to 10000"), (["--from", "110%"], 2, "0% to 100%"),
+                                 (["--from", "half"], 2, "half"), (["--speed", "nan"], 2, "nan")):
+            done = s.ctl("replay", "quickstart-1", *args)
+            assert done.returncode == code and word in done.stderr, f"{args}: {done}"
+        os.remove(os.path.join(s.dir, "recording.jsonl"))
+        done = s.ctl("replay", "quickstart-1")
+        assert done.returncode == 4 and "recording.jsonl" in done.stderr, f"{done}"
+
+
+if __name__ == "__main__":
+    run([same_screens, plays_to_the_end, what_is_refused])
