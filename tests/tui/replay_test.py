@@ -60,7 +60,7 @@ def same_screens():
         time.sleep(1.5)  # the pause itself has to last for the replay to fall into it
         change(s, "resume")
         s.ctl("stop", "quickstart-1")
-        t.expect("stopped")
+        t.expect("ended")
         over = quiet_screen(t)
         t.close()
         last = recording(s)[-1]["t"]
