@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "tui/armed.h"
+#include "tui/format.h"
 #include "tui/pane.h"
 #include "tui/render.h"
 
@@ -33,12 +34,13 @@ void tui_app_fini(struct tui_app *app)
 /* What a direct command (checkpoint, eval, pause, …) came to. */
 static void show_direct(struct tui_app *app, const struct bst_reply *r)
 {
+    char text[TUI_TEXT];
     app->direct_id = 0;
+    tui_refusal(r, text);
     if (r->ok)
         tui_say(&app->model, TUI_GOOD, "%s", r->text[0] ? r->text : r->outcome);
     else
-        tui_say(&app->model, TUI_BAD, "%s%s%s: %s", r->code, r->code[0] ? " " : "", r->outcome,
-                r->text);
+        tui_say(&app->model, TUI_BAD, "%s", text);
 }
 
 static unsigned take_reply(struct tui_app *app)
@@ -71,10 +73,11 @@ static unsigned alarms(struct tui_app *app)
      * proposal; a failure waits for neither. */
     bool free = !tui_said_lately(m) && m->armed.state == TUI_ARMED_NONE;
     if (strcmp(s->note, app->note_seen) && (s->phase == BST_PHASE_FAILED || free)) {
+        char text[TUI_TEXT];
         snprintf(app->note_seen, sizeof app->note_seen, "%s", s->note);
+        tui_coded(s->note_code, s->note, text);
         if (s->note[0])
-            tui_say(m, s->phase == BST_PHASE_FAILED ? TUI_BAD : TUI_WARN, "%s%s%s", s->note_code,
-                    s->note_code[0] ? " " : "", s->note);
+            tui_say(m, s->phase == BST_PHASE_FAILED ? TUI_BAD : TUI_WARN, "%s", text);
         if (s->phase == BST_PHASE_FAILED)
             todo |= TUI_DO_BELL;
     }

@@ -45,12 +45,6 @@ unsigned tui_prompt_key(struct tui_app *app, int key);
 void tui_prompt_open(struct tui_app *app, char mark);
 void tui_prompt_paste(struct tui_app *app, int key);
 unsigned tui_words_run(struct tui_app *app, const char *line);
-/* Words that may follow what is typed up to the cursor: from *start to the cursor is the part to be
- * completed. Returns how many, into out[most]. */
-int tui_words_complete(const struct tui_app *app, const char *line, int at, int *start,
-                       const char **out, int most);
-/* Usage of the command being typed, "" when unknown. */
-void tui_words_hint(const char *line, char *out, size_t room);
 unsigned tui_request_run(struct tui_app *app, enum tui_request req);
 void tui_preset_ask(struct tui_app *app); /* the selected preset's dry run */
 unsigned tui_direct(struct tui_app *app, const char *command);

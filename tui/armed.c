@@ -192,12 +192,12 @@ static void describe(const struct bst_reply *r, const char *command, char *out, 
 
 static void say_applied(struct tui_model *m, const struct bst_reply *r)
 {
-    char what[300];
+    char what[300], text[TUI_TEXT];
     describe(r, m->armed.wish.text, what, sizeof what);
+    tui_coded(r->code, r->text[0] ? r->text : m->armed.wish.text, text);
     /* With a code there is more to say than when: a paused run, for one. */
     if (r->code[0] || !what[0] || !r->effective_update)
-        tui_say(m, TUI_GOOD, "%s%s%s", r->code, r->code[0] ? " " : "",
-                r->text[0] ? r->text : m->armed.wish.text);
+        tui_say(m, TUI_GOOD, "%s", text);
     else
         tui_say(m, TUI_GOOD, "%s in force since update %llu", what,
                 (unsigned long long)r->effective_update);
@@ -206,6 +206,7 @@ static void say_applied(struct tui_model *m, const struct bst_reply *r)
 bool tui_armed_reply(struct tui_model *m, struct tui_link *link, const struct bst_reply *reply)
 {
     struct tui_armed *a = &m->armed;
+    char refusal[TUI_TEXT];
     if (a->state == TUI_ARMED_NONE || reply->id != a->id)
         return false;
     if (a->state == TUI_ARMED_ASKING) {
@@ -216,11 +217,11 @@ bool tui_armed_reply(struct tui_model *m, struct tui_link *link, const struct bs
     }
     a->state = TUI_ARMED_NONE;
     link->ops->arm(link, false);
+    tui_refusal(reply, refusal);
     if (reply->ok)
         say_applied(m, reply);
     else
-        tui_say(m, TUI_BAD, "%s%s%s: %s", reply->code, reply->code[0] ? " " : "", reply->outcome,
-                reply->text);
+        tui_say(m, TUI_BAD, "%s", refusal);
     /* What was wished on top of a change that did not come about is asked for anew. */
     if (reply->ok && a->next.presses) {
         a->wish = a->next;

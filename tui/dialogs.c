@@ -4,6 +4,9 @@
 #include "tui/format.h"
 #include "tui/render.h"
 
+enum { KEPT_ROOM = 1000 };
+static const char memory_planned[] = "memory planned";
+
 static int draw_about(const struct tui_preset *p, struct tui_area a)
 {
     int y = 0;
@@ -14,39 +17,74 @@ static int draw_about(const struct tui_preset *p, struct tui_area a)
     return y + 1;
 }
 
+static int key_width(const struct bst_reply *r, struct tui_area a)
+{
+    int most = tui_columns(a.f, memory_planned);
+    for (int i = 0; i < r->n_changes; i++) {
+        int n = tui_columns(a.f, r->changes[i].key);
+        most = n > most ? n : most;
+    }
+    return most < a.w / 2 ? most : a.w / 2;
+}
+
+static int draw_changes(const struct bst_reply *r, struct tui_area a, int y)
+{
+    int tab = key_width(r, a) + 2;
+    char memory[2 * TUI_NUM], text[2 * TUI_VALUE + 8];
+    struct tui_area values = tui_area_sub(a, tab, 0, a.w - tab, a.h);
+    for (int i = 0; i < r->n_changes && y < a.h; i++) {
+        char was[TUI_VALUE], is[TUI_VALUE];
+        tui_short_value(r->changes[i].old_value, was);
+        tui_short_value(r->changes[i].new_value, is);
+        snprintf(text, sizeof text, "%s → %s", was, is);
+        tui_put_cut(a, 0, y, tab - 2, TUI_NORMAL, r->changes[i].key);
+        y = tui_put_wrapped(values, y, TUI_PENDING, text);
+    }
+    if (!r->memory_planned.valid || y >= a.h)
+        return y;
+    tui_of_bytes(r->memory_planned, r->memory_limit, memory);
+    tui_put_cut(a, 0, y, tab - 2, TUI_NORMAL, memory_planned);
+    return tui_put_wrapped(values, y, TUI_PENDING, memory);
+}
+
+/* What stays, under the reason that it shares: the names of a preset's fixed keys are many. */
+static void draw_kept(const struct bst_reply *r, struct tui_area a, int y)
+{
+    struct bst_sb names;
+    for (int i = 0; i < r->n_kept && y < a.h; i++) {
+        const char *why = r->kept[i].new_value;
+        bool said = false;
+        for (int j = 0; j < i; j++)
+            said = said || !strcmp(r->kept[j].new_value, why);
+        if (said)
+            continue;
+        bst_sb_init(&names, KEPT_ROOM);
+        bst_sb_addf(&names, "kept, %s:", why);
+        for (int j = i; j < r->n_kept; j++)
+            if (!strcmp(r->kept[j].new_value, why))
+                bst_sb_addf(&names, "%s %s", j == i ? "" : ",", r->kept[j].key);
+        y = tui_put_wrapped(a, y, TUI_DIM, names.data);
+        bst_sb_fini(&names);
+    }
+}
+
 static void draw_diff(const struct tui_preset_answer *p, struct tui_area a, int y)
 {
     const struct bst_reply *r = &p->reply;
-    char memory[2 * TUI_NUM];
+    char refusal[TUI_TEXT];
     if (!p->asked || !p->come) {
         tui_put(a, 0, y, TUI_DIM,
                 p->asked ? "asking the trainer …" : "the trainer does not answer");
         return;
     }
     if (!r->ok) {
-        int x = tui_putf(a, 0, y, TUI_BAD, "%s%s", r->code, r->code[0] ? " " : "");
-        tui_put_wrapped(tui_area_sub(a, x, 0, a.w - x, a.h), y, TUI_BAD, r->text);
+        tui_refusal(r, refusal);
+        tui_put_wrapped(a, y, TUI_BAD, refusal);
         return;
     }
     if (!r->n_changes)
         tui_put(a, 0, y++, TUI_DIM, "changes nothing that can change while it runs");
-    for (int i = 0; i < r->n_changes && y < a.h; i++, y++) {
-        int x = tui_put_cut(a, 0, y, 28, TUI_NORMAL, r->changes[i].key);
-        x = x < 28 ? 28 : x;
-        x += 1 + tui_put(a, x + 1, y, TUI_DIM, r->changes[i].old_value);
-        x += tui_put(a, x, y, TUI_DIM, " → ");
-        tui_put_cut(a, x, y, a.w - x, TUI_PENDING, r->changes[i].new_value);
-    }
-    if (r->memory_planned.valid) {
-        tui_of_bytes(r->memory_planned, r->memory_limit, memory);
-        int x = tui_put(a, 0, y, TUI_NORMAL, "memory planned");
-        tui_put(a, x < 28 ? 29 : x + 1, y++, TUI_PENDING, memory);
-    }
-    for (int i = 0; i < r->n_kept && y < a.h; i++, y++) {
-        int x = tui_put_cut(a, 0, y, 28, TUI_DIM, r->kept[i].key);
-        x = x < 28 ? 28 : x;
-        tui_put_cut(a, x + 1, y, a.w - x - 1, TUI_DIM, r->kept[i].new_value);
-    }
+    draw_kept(r, a, draw_changes(r, a, y));
 }
 
 void tui_picker_draw(const struct tui_model *m, struct tui_area a)

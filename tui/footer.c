@@ -31,9 +31,15 @@ static void draw_prompt(const struct tui_model *m, struct tui_area a)
 
 static bool in_footer(const struct tui_model *m, const struct tui_key_info *k)
 {
+    char why[300];
     if (m->view.maximised && tui_panes[m->view.focus]->chart)
         return k->group == TUI_GROUP_CHART ||
                (k->group == TUI_GROUP_VIEW && !strcmp(k->name, "MAXIMISE"));
+    /* Where nothing can be changed, the keys that look take the room of those that change. */
+    if (!tui_model_may_change(m, why, sizeof why))
+        return !(k->flags & TUI_KEY_MUTATES) &&
+               (k->flags & TUI_KEY_FOOTER || k->group == TUI_GROUP_CHART ||
+                (k->group == TUI_GROUP_VIEW && k->label[0]));
     return k->flags & TUI_KEY_FOOTER;
 }
 

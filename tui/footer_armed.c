@@ -36,7 +36,7 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
 {
     const struct tui_armed *a = &m->armed;
     const struct bst_reply *r = &a->reply;
-    char memory[2 * TUI_NUM];
+    char memory[2 * TUI_NUM], refusal[TUI_TEXT];
     if (a->state == TUI_ARMED_APPLYING && m->message[0]) {
         bst_sb_add(out, m->message);
         return;
@@ -46,7 +46,8 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
         return;
     }
     if (a->state == TUI_ARMED_REFUSED) {
-        bst_sb_addf(out, "%s%srefused: %s", r->code, r->code[0] ? " " : "", r->text);
+        tui_refusal(r, refusal);
+        bst_sb_add(out, refusal);
         return;
     }
     int n = tui_change_count(r);
@@ -83,53 +84,11 @@ static void armed_keys(const struct tui_model *m, char *out, size_t room)
     }
 }
 
-/* Bytes of the text's next row. Facts stand two blanks apart, and one that fits a row is not cut in
- * two; else a row ends between words. */
-static size_t next_row(const struct tui_frame *f, int w, const char *text)
-{
-    char row[ARMED_ROOM];
-    size_t fact = 0, word = 0, cut = 0;
-    for (size_t i = 1;; i++) {
-        if (text[i] && (text[i] & 0xC0) == 0x80)
-            continue;
-        snprintf(row, sizeof row, "%.*s", (int)i, text);
-        if (tui_columns(f, row) > w)
-            break;
-        cut = i;
-        if (!text[i])
-            return i;
-        if (text[i] == ' ' && text[i - 1] != ' ') {
-            word = i;
-            fact = text[i + 1] == ' ' ? i : fact;
-        }
-    }
-    return fact ? fact : word ? word : cut ? cut : strlen(text);
-}
-
 /* Rows that text and keys take together; the keys stand at the right of the last. */
 static int rows_of(const struct tui_frame *f, int w, const char *text, const char *keys)
 {
-    int rows = 0, used = 0;
-    char row[ARMED_ROOM];
-    for (; *text; rows++) {
-        size_t n = next_row(f, w, text);
-        snprintf(row, sizeof row, "%.*s", (int)n, text);
-        used = tui_columns(f, row);
-        text += n + strspn(text + n, " ");
-    }
-    return rows + (used + 2 + tui_columns(f, keys) > w);
-}
-
-static void put_rows(struct tui_area a, enum tui_style style, const char *text)
-{
-    char row[ARMED_ROOM];
-    for (int y = 0; *text && y < a.h; y++) {
-        size_t n = next_row(a.f, a.w, text);
-        bool last = y + 1 == a.h;
-        snprintf(row, sizeof row, "%.*s", last ? (int)sizeof row - 1 : (int)n, text);
-        tui_put_cut(a, 0, y, a.w, style, row);
-        text += n + strspn(text + n, " ");
-    }
+    int last, rows = tui_rows(f, w, text, &last);
+    return rows + (last + 2 + tui_columns(f, keys) > w);
 }
 
 /* The seconds left are said where they do not move anything. */
@@ -154,7 +113,7 @@ void tui_armed_draw(const struct tui_model *m, struct tui_area a)
                 sizeof keys);
     n_keys = tui_columns(a.f, keys);
     tui_area_fill(a, style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
-    put_rows(a, style, text.data);
+    tui_put_wrapped(a, 0, style, text.data);
     /* The keys stand whatever the text is; on the last row it gives way to them. */
     if (a.h > 1 || a.w - n_keys - 2 >= a.w / 3) {
         tui_area_fill(tui_area_sub(a, a.w - n_keys - 2, a.h - 1, n_keys + 2, 1),

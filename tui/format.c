@@ -161,6 +161,19 @@ void tui_short_value(const char *value, char out[TUI_VALUE])
         snprintf(out, TUI_VALUE, "%.4g ep", v);
 }
 
+void tui_coded(const char *code, const char *text, char out[TUI_TEXT])
+{
+    bool said = !code[0] || strstr(text, code);
+    snprintf(out, TUI_TEXT, "%.15s%s%.600s", said ? "" : code, said ? "" : " ", text);
+}
+
+void tui_refusal(const struct bst_reply *r, char out[TUI_TEXT])
+{
+    char text[sizeof r->outcome + sizeof r->text + 2];
+    snprintf(text, sizeof text, "%s: %s", r->outcome, r->text);
+    tui_coded(r->code, text, out);
+}
+
 bool tui_change_is_detail(const struct bst_reply *r, int i)
 {
     return r->n_changes > 1 && !strcmp(r->changes[i].key, "micro_batch_size");

@@ -29,6 +29,12 @@ enum { TUI_VALUE = 48 };
 /* A setting's value with four digits, and of "60000sa (1.000ep)" what people count in: "1 ep". */
 void tui_short_value(const char *value, char out[TUI_VALUE]);
 
+enum { TUI_TEXT = 640 };
+/* "BST-201 batch 1040 needs …"; a code that the text names itself is not said twice. */
+void tui_coded(const char *code, const char *text, char out[TUI_TEXT]);
+/* The same of a reply that is not good news: "BST-201 refused: …". */
+void tui_refusal(const struct bst_reply *r, char out[TUI_TEXT]);
+
 /* The split follows from the batch: a detail where other things change too. */
 bool tui_change_is_detail(const struct bst_reply *r, int i);
 int tui_change_count(const struct bst_reply *r); /* details left out */

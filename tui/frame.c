@@ -270,30 +270,3 @@ void tui_box(struct tui_area a, enum tui_style style)
     tui_cell_put(a, 0, a.h - 1, style, a.f->square ? L'└' : L'╰');
     tui_cell_put(a, a.w - 1, a.h - 1, style, a.f->square ? L'┘' : L'╯');
 }
-
-int tui_put_wrapped(struct tui_area a, int y, enum tui_style style, const char *text)
-{
-    char line[256];
-    while (*text && y < a.h) {
-        size_t take = 0, edge = 0;
-        int room = a.w < 250 ? a.w : 250;
-        for (size_t i = 0; i < sizeof line - 5; i++) {
-            snprintf(line, sizeof line, "%.*s", (int)i, text);
-            if ((text[i] & 0xC0) != 0x80 && tui_columns(a.f, line) <= room)
-                take = i;
-            if ((!text[i] || text[i] == ' ') && take == i)
-                edge = i;
-            if (!text[i] || tui_columns(a.f, line) > room)
-                break;
-        }
-        take = edge ? edge : take;
-        if (!take)
-            return y;
-        snprintf(line, sizeof line, "%.*s", (int)take, text);
-        tui_put(a, 0, y++, style, line);
-        text += take;
-        while (*text == ' ')
-            text++;
-    }
-    return y;
-}

@@ -54,8 +54,13 @@ int tui_putf(struct tui_area a, int x, int y, enum tui_style style, const char *
 int tui_put_cut(struct tui_area a, int x, int y, int room, enum tui_style style, const char *text);
 /* Ends at column `right` (excluded); returns the column it starts at. */
 int tui_put_right(struct tui_area a, int right, int y, enum tui_style style, const char *text);
-/* Broken at blanks, from row y on; returns the row after the last. */
+/* Text in rows (tui/wrap.c): broken where two blanks part two facts, else between words. From row y
+ * on, the area's last row cut with an ellipsis; returns the row after the last. */
 int tui_put_wrapped(struct tui_area a, int y, enum tui_style style, const char *text);
+/* Bytes of the next row of at most w columns, without the blanks behind it; 0: none fits. */
+size_t tui_row_bytes(const struct tui_frame *f, int w, const char *text);
+/* Rows that a text takes, and the columns of the last of them. */
+int tui_rows(const struct tui_frame *f, int w, const char *text, int *last);
 /* Columns of a text as tui_put would draw it. */
 int tui_columns(const struct tui_frame *f, const char *text);
 void tui_hline(struct tui_area a, int x, int y, int n, enum tui_style style);

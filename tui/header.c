@@ -1,7 +1,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "core/base/clock.h"
 #include "tui/format.h"
 #include "tui/render.h"
 
@@ -59,13 +61,28 @@ static int item(struct tui_area a, int x, int y, const char *label, const char *
     return x + tui_put(a, x, y, style, value) + 2;
 }
 
-static void right_flags(const struct tui_model *m, char *out, size_t room)
+/* With the day where it was not today. */
+static void ended_text(double wall, bool brief, char *out, size_t room)
+{
+    time_t then = (time_t)wall, now = (time_t)bst_clock_wall();
+    struct tm at, today;
+    char when[32] = "";
+    if (wall > 0 && localtime_r(&then, &at) && localtime_r(&now, &today)) {
+        bool same = at.tm_year == today.tm_year && at.tm_yday == today.tm_yday;
+        const char *form = brief ? (same ? " %H:%M" : " %m-%d")
+                                 : (same ? " at %H:%M:%S" : " on %Y-%m-%d at %H:%M");
+        strftime(when, sizeof when, form, &at);
+    }
+    snprintf(out, room, "ended%s", when);
+}
+
+static void right_flags(const struct tui_model *m, bool brief, char *out, size_t room)
 {
     char why[160] = "";
     if (m->view.frozen)
         snprintf(out, room, "frozen");
     else if (m->link_state == TUI_LINK_OVER)
-        snprintf(out, room, "ended");
+        ended_text(m->ended, brief, out, room);
     else if (m->link_state == TUI_LINK_LOST)
         snprintf(out, room, "trainer gone?");
     else if (m->link_why[0])
@@ -85,7 +102,7 @@ static void draw_first(const struct tui_model *m, struct tui_area a)
     const char *words;
     char flags[160], text[160];
     wchar_t mark = phase_mark(m, &style, &words);
-    right_flags(m, flags, sizeof flags);
+    right_flags(m, a.w < 60, flags, sizeof flags);
     int room = a.w - (flags[0] ? tui_columns(a.f, flags) + 2 : 0);
     if (flags[0])
         tui_put_right(a, a.w, 0, TUI_WARN, flags);

@@ -4,14 +4,7 @@
 #include "core/tune/command.h"
 #include "tui/keys.h"
 #include "tui/render.h"
-
-static const struct {
-    const char *word, *operand, *help;
-} words[] = {
-#define X(name, word, operand, help) {word, operand, help},
-#include "tui/commands.def"
-#undef X
-};
+#include "tui/words.h"
 
 /* One line of the view: a heading, or what to type and what it does. Both empty: a blank line. */
 struct line {
@@ -20,7 +13,7 @@ struct line {
     bool heading;
 };
 
-enum { N_WORDS = sizeof words / sizeof words[0], HEADINGS = TUI_N_GROUPS + 1, NOTES = 6 };
+enum { NOTES = 6 };
 
 static const char *const notes[NOTES] = {
     "A change is armed first: the footer shows what it comes to. y applies it,",
@@ -69,7 +62,7 @@ static bool key_line(int i, struct line *l)
 
 static int count_lines(void)
 {
-    return TUI_N_REQUESTS + 2 * TUI_N_GROUPS + 2 + BST_N_COMMANDS + N_WORDS + NOTES;
+    return TUI_N_REQUESTS + 2 * TUI_N_GROUPS + 2 + BST_N_COMMANDS + tui_n_words + NOTES;
 }
 
 static void word_line(int i, struct line *l)
@@ -80,9 +73,9 @@ static void word_line(int i, struct line *l)
         operand = bst_command_operand((enum bst_command_kind)i);
         l->right = bst_command_help((enum bst_command_kind)i);
     } else {
-        word = words[i - BST_N_COMMANDS].word;
-        operand = words[i - BST_N_COMMANDS].operand;
-        l->right = words[i - BST_N_COMMANDS].help;
+        word = tui_words[i - BST_N_COMMANDS].word;
+        operand = tui_words[i - BST_N_COMMANDS].operand;
+        l->right = tui_words[i - BST_N_COMMANDS].help;
     }
     snprintf(l->left, sizeof l->left, ":%s %s", word, operand);
 }
@@ -101,7 +94,7 @@ static void make_line(int i, struct line *l)
     if (i == 0) {
         snprintf(l->left, sizeof l->left, "Commands after `:`, the same in `bstune ctl`");
         l->heading = true;
-    } else if (i - 1 < BST_N_COMMANDS + N_WORDS) {
+    } else if (i - 1 < BST_N_COMMANDS + tui_n_words) {
         word_line(i - 1, l);
     }
 }

@@ -25,7 +25,7 @@ static bool say(const char *text)
 {
     struct bst_sb line;
     bst_sb_init(&line, LINE_CAP);
-    bst_text_clean(&line, text, strnlen(text, LINE_CAP / 4));
+    bst_text_clean(&line, text, strnlen(text, LINE_CAP - 64));
     bst_sb_addc(&line, '\n');
     bool ok = !bst_io_write_full(STDOUT_FILENO, line.data, line.len, "output");
     bst_sb_fini(&line);
@@ -72,13 +72,13 @@ static bool say_status(struct lines *l, const struct bst_status *s)
 
 static bool say_events(struct lines *l, const struct bst_history *h)
 {
-    char text[400];
+    char text[TUI_TEXT + 32], what[TUI_TEXT];
     /* A resume may have cut the journal. */
     l->events = l->events > h->n_events ? h->n_events : l->events;
     for (; l->events < h->n_events; l->events++) {
         const struct bst_history_event *e = &h->events[l->events];
-        snprintf(text, sizeof text, "update %llu  %s%s%s", (unsigned long long)e->update, e->code,
-                 e->code[0] ? " " : "", e->text);
+        tui_coded(e->code, e->text, what);
+        snprintf(text, sizeof text, "update %llu  %s", (unsigned long long)e->update, what);
         if (!say(text))
             return false;
     }

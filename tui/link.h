@@ -24,7 +24,9 @@ struct tui_link_ops {
     void (*close)(struct tui_link *l);
     int (*fd)(const struct tui_link *l); /* to poll for reading; -1: none */
     enum tui_link_state (*state)(const struct tui_link *l);
-    const char *(*why)(const struct tui_link *l); /* one line on a link that is lost or no trainer's; "" */
+    const char *(*why)(const struct tui_link *l); /* one line on a link that is lost or no
+                                                     trainer's; "" */
+    double (*ended)(const struct tui_link *l);    /* when the run did, s since 1970; 0: not known */
     /* Asks for a status, reads what the run's files grew by, looks for a lost trainer. */
     void (*refresh)(struct tui_link *l, bool layers);
     /* The next thing that has come; BST_CLIENT_NOTHING when there is none. */

@@ -27,6 +27,7 @@ struct live {
     enum tui_link_state state;
     char why[300];
     double opened, tried;
+    double ended; /* s since 1970; 0: not, or not known */
     bool behind;
 };
 
@@ -133,6 +134,15 @@ static void last_words(const char *dir, char *out, size_t room)
     fclose(f);
 }
 
+/* A killed trainer could not write down when it ended; its last update says it nearly. */
+static double last_written(const char *dir)
+{
+    char path[768];
+    struct stat st;
+    bst_run_path(dir, "metrics.jsonl", path);
+    return stat(path, &st) ? 0 : (double)st.st_mtime;
+}
+
 static void look(struct live *l)
 {
     struct bst_run_info info;
@@ -158,6 +168,7 @@ static void look(struct live *l)
         return;
     l->state = TUI_LINK_OVER;
     know_from_files(l, &info);
+    l->ended = info.ended > 0 ? info.ended : last_written(l->dir);
     last_words(l->dir, words, sizeof words);
     snprintf(l->why, sizeof l->why, "%s", info.state);
     if (l->last.phase == BST_PHASE_FAILED && !l->last.note[0])
@@ -187,6 +198,11 @@ static enum tui_link_state live_state(const struct tui_link *link)
 static const char *live_why(const struct tui_link *link)
 {
     return ((const struct live *)link)->why;
+}
+
+static double live_ended(const struct tui_link *link)
+{
+    return ((const struct live *)link)->ended;
 }
 
 static void live_refresh(struct tui_link *link, bool layers)
@@ -293,6 +309,7 @@ static const struct tui_link_ops live_ops = {
     .fd = live_fd,
     .state = live_state,
     .why = live_why,
+    .ended = live_ended,
     .refresh = live_refresh,
     .next = live_next,
     .status = live_status,

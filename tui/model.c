@@ -71,6 +71,7 @@ void tui_model_follow(struct tui_model *m, struct tui_link *link)
     const struct bst_status *s = link->ops->status(link);
     m->history = link->ops->history(link);
     m->link_state = link->ops->state(link);
+    m->ended = link->ops->ended(link);
     snprintf(m->link_why, sizeof m->link_why, "%s", link->ops->why(link));
     snprintf(m->holder, sizeof m->holder, "%s", link->ops->lease_holder(link));
     m->behind = link->ops->behind(link);

@@ -88,6 +88,7 @@ struct tui_model {
     struct bst_status status;
     enum tui_link_state link_state;
     char link_why[256];
+    double ended;    /* s since 1970; 0: not, or not known when */
     char holder[80]; /* of the lease */
     bool has_lease;
     bool behind;                       /* the history is still being read */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "tui/app.h"
+#include "tui/words.h"
 
 static bool is_tail(char c)
 {
@@ -101,34 +101,39 @@ static void recall(struct tui_prompt *p, int step)
     set_line(p, to == p->n_past ? p->fresh : p->past[to]);
 }
 
-static void complete(struct tui_app *app)
+/* What all that is offered begins with. */
+static size_t common_part(const struct tui_offers *o)
 {
-    enum { MOST = 64 };
-    struct tui_prompt *p = &app->model.prompt;
-    const char *words[MOST];
-    int start, n = tui_words_complete(app, p->line, p->at, &start, words, MOST);
-    p->hint[0] = '\0';
-    if (!n) {
-        snprintf(p->hint, sizeof p->hint, "nothing to complete");
-        return;
-    }
-    size_t common = strlen(words[0]);
-    for (int i = 1; i < n; i++) {
+    size_t common = o->word[0].typed;
+    for (int i = 1; i < o->n; i++) {
         size_t k = 0;
-        while (k < common && words[0][k] == words[i][k])
+        while (k < common && k < o->word[i].typed && o->word[0].text[k] == o->word[i].text[k])
             k++;
         common = k;
     }
-    cut(p, start, p->at);
-    insert(p, words[0], (int)common);
-    if (n == 1) {
+    return common;
+}
+
+static void complete(struct tui_app *app)
+{
+    struct tui_prompt *p = &app->model.prompt;
+    struct tui_offers o;
+    tui_words_complete(app, p->line, p->at, &o);
+    p->hint[0] = '\0';
+    if (!o.n) {
+        snprintf(p->hint, sizeof p->hint, "nothing to complete");
+        return;
+    }
+    cut(p, o.start, p->at);
+    insert(p, o.word[0].text, (int)common_part(&o));
+    if (o.n == 1 && !o.word[0].text[o.word[0].typed]) {
         insert(p, " ", 1);
         return;
     }
     size_t used = 0;
-    for (int i = 0; i < n && used < sizeof p->hint; i++)
+    for (int i = 0; i < o.n && used < sizeof p->hint; i++)
         used += (size_t)snprintf(p->hint + used, sizeof p->hint - used, "%s%s", i ? "  " : "",
-                                 words[i]);
+                                 o.word[i].text);
 }
 
 static unsigned finish(struct tui_app *app)

@@ -22,6 +22,7 @@ struct replay {
     double at, since; /* time of the run, and the clock when it was that */
     bool paused, over, fresh;
     char state[16]; /* how the run ended */
+    double ended;   /* and when, s since 1970; 0: not known */
     char how[40];   /* "replay x10" */
 };
 
@@ -133,6 +134,11 @@ static enum tui_link_state replay_state(const struct tui_link *link)
     return ((const struct replay *)link)->over ? TUI_LINK_OVER : TUI_LINK_LIVE;
 }
 
+static double replay_ended(const struct tui_link *link)
+{
+    return ((const struct replay *)link)->ended;
+}
+
 static const char *replay_why(const struct tui_link *link)
 {
     const struct replay *r = (const struct replay *)link;
@@ -235,6 +241,7 @@ static const struct tui_link_ops replay_ops = {
     .fd = replay_fd,
     .state = replay_state,
     .why = replay_why,
+    .ended = replay_ended,
     .refresh = replay_refresh,
     .next = replay_next,
     .status = replay_status,
@@ -263,8 +270,10 @@ enum bst_err tui_replay_open(const struct tui_console_cfg *cfg, struct tui_link 
         replay_close(&r->link);
         return err;
     }
-    if (!bst_run_info_read(cfg->run_dir, &info) && !info.live)
+    if (!bst_run_info_read(cfg->run_dir, &info) && !info.live) {
         snprintf(r->state, sizeof r->state, "%s", info.state);
+        r->ended = info.ended;
+    }
     while (bst_history_poll(r->all)) {
     }
     r->end = bst_recording_end(r->recording);

@@ -5,6 +5,7 @@
 #include "tui/app.h"
 #include "tui/armed.h"
 #include "tui/pane.h"
+#include "tui/words.h"
 
 enum word {
 #define X(name, word, operand, help) WORD_##name,
@@ -13,13 +14,12 @@ enum word {
     N_WORDS
 };
 
-static const struct {
-    const char *word, *operand, *help;
-} words[N_WORDS] = {
+const struct tui_word tui_words[N_WORDS] = {
 #define X(name, word, operand, help) {word, operand, help},
 #include "tui/commands.def"
 #undef X
 };
+const int tui_n_words = N_WORDS;
 
 static unsigned run_take(struct tui_app *app, const char *operand)
 {
@@ -57,7 +57,7 @@ static unsigned run_view(struct tui_app *app, const char *operand)
             app->model.view.maximised = true;
             return 0;
         }
-    tui_say(&app->model, TUI_BAD, "view takes one of %s", words[WORD_VIEW].operand);
+    tui_say(&app->model, TUI_BAD, "view takes one of %s", tui_words[WORD_VIEW].operand);
     return 0;
 }
 
@@ -143,74 +143,7 @@ unsigned tui_words_run(struct tui_app *app, const char *line)
     while (*operand == ' ')
         operand++;
     for (int i = 0; i < N_WORDS; i++)
-        if (strlen(words[i].word) == n && !strncmp(words[i].word, line, n))
+        if (strlen(tui_words[i].word) == n && !strncmp(tui_words[i].word, line, n))
             return runners[i](app, operand);
     return run_command(app, trimmed);
-}
-
-static void offer(const char *word, const char *line, int start, int at, const char **out, int *n,
-                  int most)
-{
-    if (*n < most && !strncmp(word, line + start, (size_t)(at - start)))
-        out[(*n)++] = word;
-}
-
-static void offer_operands(const struct tui_app *app, const char *line, int start, int at,
-                           const char **out, int *n, int most)
-{
-    if (!strncmp(line, "preset ", 7)) {
-        for (int i = 0; i < app->model.n_presets; i++)
-            offer(app->model.presets[i].name, line, start, at, out, n, most);
-        offer("--with-length", line, start, at, out, n, most);
-    } else if (!strncmp(line, "view ", 5)) {
-        for (int i = 0; i < TUI_N_PANES; i++)
-            offer(tui_panes[i]->name, line, start, at, out, n, most);
-    } else if (!strncmp(line, "decay ", 6)) {
-        for (int i = 0; i < BST_N_SCHEDULES; i++)
-            offer(bst_schedule_name((enum bst_schedule_kind)i), line, start, at, out, n, most);
-    } else if (!strncmp(line, "warmup ", 7)) {
-        offer("--jump", line, start, at, out, n, most);
-    } else if (!strncmp(line, "undo ", 5)) {
-        offer("--rewind", line, start, at, out, n, most);
-    }
-}
-
-int tui_words_complete(const struct tui_app *app, const char *line, int at, int *start,
-                       const char **out, int most)
-{
-    int n = 0;
-    *start = at;
-    while (*start > 0 && line[*start - 1] != ' ')
-        (*start)--;
-    if (*start > 0) {
-        offer_operands(app, line, *start, at, out, &n, most);
-        return n;
-    }
-    for (int i = 0; i < BST_N_COMMANDS; i++)
-        offer(bst_command_word((enum bst_command_kind)i), line, 0, at, out, &n, most);
-    for (int i = 0; i < N_WORDS; i++)
-        offer(words[i].word, line, 0, at, out, &n, most);
-    return n;
-}
-
-static bool is_word(const char *line, const char *word)
-{
-    size_t n = strlen(word);
-    return !strncmp(line, word, n) && (line[n] == ' ' || !line[n]);
-}
-
-void tui_words_hint(const char *line, char *out, size_t room)
-{
-    out[0] = '\0';
-    for (int i = 0; i < BST_N_COMMANDS; i++) {
-        enum bst_command_kind kind = (enum bst_command_kind)i;
-        if (is_word(line, bst_command_word(kind)))
-            snprintf(out, room, "%s  %s", bst_command_operand(kind), bst_command_help(kind));
-    }
-    for (int i = 0; i < N_WORDS; i++)
-        if (is_word(line, words[i].word))
-            snprintf(out, room, "%s  %s", words[i].operand, words[i].help);
-    /* Commands without an operand. */
-    if (out[0] == ' ')
-        memmove(out, out + 2, strlen(out + 2) + 1);
 }

@@ -135,6 +135,13 @@ static void take_metrics(struct reader *r, const json_t *o)
     }
 }
 
+static void prefix(struct bst_history_event *e, const char *word)
+{
+    char all[sizeof e->text + 32];
+    snprintf(all, sizeof all, "%.24s: %s", word, e->text);
+    bst_copy_clean(e->text, sizeof e->text, all);
+}
+
 static void take_journal(struct reader *r, const json_t *o)
 {
     struct bst_history_event e = read_event(o, bst_json_text(o, "source"));
@@ -142,8 +149,12 @@ static void take_journal(struct reader *r, const json_t *o)
     e.refused = !strcmp(outcome, "refused") || !strcmp(outcome, "dropped");
     if (!e.seq)
         return;
+    const char *command = bst_json_text(o, "command");
     if (!e.text[0])
-        bst_copy_clean(e.text, sizeof e.text, bst_json_text(o, "command"));
+        bst_copy_clean(e.text, sizeof e.text, command);
+    /* The values alone do not say that they came back. */
+    else if (!e.refused && (!strncmp(command, "undo", 4) || !strcmp(command, "redo")))
+        prefix(&e, command);
     add_event(r, &e);
 }
 

@@ -27,7 +27,7 @@ struct bst_history_event { /* a journal entry or a diagnostic */
     uint64_t seq, update;
     char code[12];   /* "" for a plain change */
     char source[24]; /* "console", "ctl", "trainer" */
-    char text[200];  /* "batch 256 → 307, learning rate 0.1 → 0.12" */
+    char text[480];  /* "batch 256 → 307, learning rate 0.1 → 0.12" */
     bool refused;
 };
 

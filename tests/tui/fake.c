@@ -243,9 +243,9 @@ static int fake_fd(const struct tui_link *l)
 static enum tui_link_state fake_state(const struct tui_link *l)
 {
     enum fake_kind kind = ((const struct fake *)l)->kind;
-    return kind == FAKE_LOST       ? TUI_LINK_LOST
-           : kind == FAKE_DIVERGED ? TUI_LINK_OVER
-                                   : TUI_LINK_LIVE;
+    if (kind == FAKE_LOST)
+        return TUI_LINK_LOST;
+    return kind == FAKE_DIVERGED || kind == FAKE_ENDED ? TUI_LINK_OVER : TUI_LINK_LIVE;
 }
 
 static const char *fake_why(const struct tui_link *l)
@@ -253,6 +253,12 @@ static const char *fake_why(const struct tui_link *l)
     return ((const struct fake *)l)->kind == FAKE_LOST
                ? "no trainer at runs/quickstart-1 (pid 4711)"
                : "";
+}
+
+static double fake_ended(const struct tui_link *l)
+{
+    enum fake_kind kind = ((const struct fake *)l)->kind;
+    return kind == FAKE_DIVERGED ? 1796000000 - 60 : kind == FAKE_ENDED ? 1796000000 - 90000 : 0;
 }
 
 static void fake_refresh(struct tui_link *l, bool layers)
@@ -445,6 +451,7 @@ static const struct tui_link_ops fake_ops = {
     .fd = fake_fd,
     .state = fake_state,
     .why = fake_why,
+    .ended = fake_ended,
     .refresh = fake_refresh,
     .next = fake_next,
     .status = fake_status,
@@ -461,8 +468,8 @@ static const struct tui_link_ops fake_ops = {
 
 int fake_kind_by_name(const char *name)
 {
-    static const char *const names[] = {"usual", "empty",  "diverged", "many", "other",
-                                        "lost",  "moving", "slow",     "taken"};
+    static const char *const names[] = {"usual", "empty",  "diverged", "many",  "other",
+                                        "lost",  "moving", "slow",     "ended", "taken"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (!strcmp(name, names[i]))
             return i;
@@ -477,8 +484,12 @@ struct tui_link *fake_open(enum fake_kind kind)
     f->peak = 0.1;
     f->noise = 1;
     f->has_lease = kind != FAKE_OTHER;
-    make_history(f, kind == FAKE_EMPTY ? 0 : 800);
+    make_history(f, kind == FAKE_EMPTY ? 0 : kind == FAKE_ENDED ? MOST : 800);
     make_status(f);
+    if (kind == FAKE_ENDED) {
+        f->status.phase = BST_PHASE_DONE;
+        f->status.eta_seconds.valid = f->status.samples_per_sec.valid = false;
+    }
     if (kind != FAKE_EMPTY) {
         uint64_t update = f->status.update;
         f->status.update = 402;

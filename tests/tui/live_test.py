@@ -284,7 +284,11 @@ def a_finished_run():
         assert s.t.wait_end() == 0
         assert s.updates()[-1]["global_batch_size"] == 200
         t = s.attach()
-        t.expect("batch 300 ")
+        t.expect("batch 300 = 300 × 1 × 1")
+        # What was recorded is shown, and when it ended.
+        t.expect("epoch 20.00/20")
+        t.wait(lambda: re.search(r"✓ done .* ended at \d\d:\d\d:\d\d", t.text()), "when it ended")
+        t.expect("1 × cpu")
         t.send("q")
         t.wait_end()
         t.close()
