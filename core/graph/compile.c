@@ -34,7 +34,8 @@ int bst_pass_add_value(struct bst_pass *c, const struct bst_shape *s)
     return p->n_values++;
 }
 
-struct bst_instr *bst_pass_add_instr(struct bst_pass *c, enum bst_instr_op op, const char *name)
+void bst_pass_put_instr(struct bst_pass *c, const struct bst_instr *in,
+                        const int inplace[BST_MAX_DST])
 {
     struct bst_program *p = c->p;
     if (p->n_instrs == c->room_instrs) {
@@ -42,12 +43,17 @@ struct bst_instr *bst_pass_add_instr(struct bst_pass *c, enum bst_instr_op op, c
         p->instrs = grow(p->instrs, c->room_instrs, sizeof *p->instrs);
         c->inplace = grow(c->inplace, c->room_instrs, sizeof *c->inplace);
     }
-    struct bst_instr *in = &p->instrs[p->n_instrs];
-    *in = (struct bst_instr){.op = op, .scratch = -1, .name = bst_xstrdup(name)};
-    for (int i = 0; i < BST_MAX_DST; i++)
-        c->inplace[p->n_instrs][i] = -1;
+    p->instrs[p->n_instrs] = *in;
+    memcpy(c->inplace[p->n_instrs], inplace, sizeof c->inplace[0]);
     p->n_instrs++;
-    return in;
+}
+
+struct bst_instr *bst_pass_add_instr(struct bst_pass *c, enum bst_instr_op op, const char *name)
+{
+    static const int none[BST_MAX_DST] = {-1, -1, -1, -1};
+    struct bst_instr in = {.op = op, .scratch = -1, .name = bst_xstrdup(name)};
+    bst_pass_put_instr(c, &in, none);
+    return &c->p->instrs[c->p->n_instrs - 1];
 }
 
 void bst_instr_read(struct bst_instr *in, int value)
@@ -186,6 +192,8 @@ static enum bst_err run_passes(struct bst_pass *c)
         bst_pass_fuse(c);
     BST_TRY(bst_pass_layout(c));
     bst_pass_settle(c);
+    if (c->o.training)
+        bst_pass_recompute(c);
     bst_pass_plan(c);
     return BST_OK;
 }
@@ -200,6 +208,7 @@ enum bst_err bst_compile(const struct bst_graph *g, const struct bst_describe *d
     BST_TRY(check_image(g));
     if (o->training)
         BST_TRY(check_batch_norms(g));
+    BST_TRY(bst_recompute_check(g, &o->recompute));
     enum bst_err err = bst_pass_init(&c, g, d, be, params, o);
     if (!err)
         err = run_passes(&c);

@@ -86,6 +86,7 @@ static void append(struct bst_pass *c, const struct bst_instr *in, const struct 
         scratch = bst_pass_add_value(c, &none);
         c->p->values[scratch].raw = true;
         c->p->values[scratch].bytes = w->scratch_bytes;
+        c->info[scratch].scratch = true;
     }
     struct bst_instr *to = bst_pass_add_instr(c, in->op, in->name);
     const char *name = to->name;

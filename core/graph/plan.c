@@ -6,6 +6,7 @@
 #include "core/graph/passes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/alloc.h"
 
@@ -214,16 +215,6 @@ static size_t try_order(struct plan *pl, int (*cmp)(const void *, const void *),
     return peak;
 }
 
-static size_t bytes_alive(const struct plan *pl, int at)
-{
-    size_t n = 0;
-    for (int i = 0; i < pl->n_blocks; i++) {
-        if (pl->blocks[i].first <= at && pl->blocks[i].last >= at)
-            n += pl->blocks[i].bytes;
-    }
-    return n;
-}
-
 static void place_all(struct plan *pl)
 {
     static int (*const orders[])(const void *, const void *) = {by_bytes, by_area, by_life,
@@ -246,14 +237,64 @@ static void place_all(struct plan *pl)
     bst_free(kept);
 }
 
+/* Bytes alive at each instruction, and after the last one; returns where most are. */
+static int count_alive(const struct plan *pl, size_t *curve)
+{
+    const struct bst_program *p = pl->c->p;
+    int most = 0;
+    memset(curve, 0, ((size_t)p->n_instrs + 2) * sizeof *curve);
+    for (int i = 0; i < pl->n_blocks; i++) {
+        curve[pl->blocks[i].first] += pl->blocks[i].bytes;
+        curve[pl->blocks[i].last + 1] -= pl->blocks[i].bytes; /* below 0 only until summed up */
+    }
+    for (int i = 1; i <= p->n_instrs; i++) {
+        curve[i] += curve[i - 1];
+        if (curve[i] > curve[most])
+            most = i;
+    }
+    return most;
+}
+
+static size_t *class_of(const struct bst_pass *c, int v, struct bst_peak *peak)
+{
+    const struct bst_value *x = &c->p->values[v];
+    if (c->info[v].scratch)
+        return &peak->scratch;
+    if (c->info[v].again)
+        return &peak->recomputed;
+    if (c->info[v].forward >= 0 || x->first >= c->p->n_forward)
+        return &peak->gradients;
+    return &peak->activations;
+}
+
+/* A block counts as the value that has its bytes at `at`. */
+static void count_peak(const struct plan *pl, int at)
+{
+    struct bst_pass *c = pl->c;
+    struct bst_program *p = c->p;
+    int *holds = bst_xcalloc((size_t)pl->n_blocks + 1, sizeof *holds);
+    for (int i = 0; i < pl->n_blocks; i++)
+        holds[i] = pl->blocks[i].root;
+    for (int v = 0; v < p->n_values; v++) {
+        int b = pl->block_of[v];
+        if (b >= 0 && p->values[v].first <= at && p->values[v].first >= p->values[holds[b]].first)
+            holds[b] = v;
+    }
+    for (int i = 0; i < pl->n_blocks; i++) {
+        if (pl->blocks[i].first <= at && pl->blocks[i].last >= at)
+            *class_of(c, holds[i], &p->peak) += pl->blocks[i].bytes;
+    }
+    bst_free(holds);
+}
+
 static void count_memory(struct plan *pl)
 {
     struct bst_program *p = pl->c->p;
-    for (int i = 0; i <= p->n_instrs; i++) {
-        size_t n = bytes_alive(pl, i);
-        if (n > pl->c->lower_bound)
-            pl->c->lower_bound = n;
-    }
+    size_t *curve = bst_xcalloc((size_t)p->n_instrs + 2, sizeof *curve);
+    int most = count_alive(pl, curve);
+    pl->c->lower_bound = curve[most];
+    count_peak(pl, most);
+    bst_free(curve);
     for (int i = 0; i < p->n_instrs; i++) {
         int s = p->instrs[i].scratch;
         if (s >= 0 && p->values[s].bytes > p->scratch_bytes)
@@ -266,26 +307,47 @@ static void count_memory(struct plan *pl)
     }
 }
 
-void bst_pass_plan(struct bst_pass *c)
+static void open_plan(struct plan *pl, struct bst_pass *c)
 {
     size_t n = (size_t)c->p->n_values + 1;
-    struct plan pl = {
+    *pl = (struct plan){
         .c = c,
-        .block_of = bst_xcalloc(n, sizeof *pl.block_of),
-        .blocks = bst_xcalloc(n, sizeof *pl.blocks),
-        .order = bst_xcalloc(n, sizeof(struct block *)),
-        .placed = bst_xcalloc(n, sizeof(struct block *)),
+        .block_of = bst_xcalloc(n, sizeof *pl->block_of),
+        .blocks = bst_xcalloc(n, sizeof *pl->blocks),
         .align = c->d->alignment,
     };
-    BST_ASSERT(pl.align && !(pl.align & (pl.align - 1)));
+    BST_ASSERT(pl->align && !(pl->align & (pl->align - 1)));
     find_lives(c);
-    make_blocks(&pl);
+    make_blocks(pl);
+}
+
+static void close_plan(struct plan *pl)
+{
+    bst_free(pl->block_of);
+    bst_free(pl->blocks);
+    bst_free(pl->order);
+    bst_free(pl->placed);
+}
+
+void bst_pass_plan(struct bst_pass *c)
+{
+    struct plan pl;
+    open_plan(&pl, c);
+    pl.order = bst_xcalloc((size_t)pl.n_blocks + 1, sizeof(struct block *));
+    pl.placed = bst_xcalloc((size_t)pl.n_blocks + 1, sizeof(struct block *));
     count_memory(&pl);
     place_all(&pl);
-    bst_free(pl.block_of);
-    bst_free(pl.blocks);
-    bst_free(pl.order);
-    bst_free(pl.placed);
+    c->p->peak.gaps = c->p->arena_bytes - c->lower_bound;
+    close_plan(&pl);
+}
+
+size_t bst_pass_alive(struct bst_pass *c, size_t *curve)
+{
+    struct plan pl;
+    open_plan(&pl, c);
+    size_t most = curve[count_alive(&pl, curve)];
+    close_plan(&pl);
+    return most;
 }
 
 void bst_pass_settle(struct bst_pass *c)

@@ -25,6 +25,8 @@ static void print_instr(const struct bst_program *p, int i, struct bst_sb *out)
 {
     const struct bst_instr *in = &p->instrs[i];
     bst_sb_addf(out, "%4d %s %s", i, bst_instr_op_name(in->op), in->name);
+    if (in->again)
+        bst_sb_add(out, " again");
     if (in->flags & BST_IF_RESIDUAL)
         bst_sb_add(out, " +residual");
     if (in->flags & BST_IF_RELU)

@@ -36,6 +36,8 @@ void bst_program_free(struct bst_program *p)
     if (!p)
         return;
     for (int i = 0; i < p->n_instrs; i++) {
+        if (p->instrs[i].again)
+            continue;
         if (p->instrs[i].handle && p->describe->release)
             p->describe->release(p->be, p->instrs[i].handle);
         bst_free((void *)p->instrs[i].name);

@@ -44,6 +44,8 @@ enum {
     BST_IF_RESIDUAL = 2, /* BN_*: a residual is added before the ReLU. BN_BWD then reads y for the
                             mask and writes dresidual, the gradient behind the ReLU */
     BST_IF_DY2 = 4,      /* BN_BWD: the incoming gradient is dy + dy2 (dy2 is the last source) */
+    BST_IF_AGAIN = 8,    /* BN_TRAIN, a second run: the statistics are those saved by the first, the
+                            last source; writes y alone and moves no running statistic */
 };
 
 enum bst_memory {
@@ -81,6 +83,17 @@ struct bst_instr {
     int scratch;      /* value or -1 */
     const char *name; /* of the node it came from; owned by the program */
     void *handle;     /* the backend's: primitives for this instruction */
+    bool again;       /* second run, in the backward half, of a forward instruction, whose name and
+                         handle it shares; it must give the same bits */
+};
+
+/* What of the arena is alive when most is, the gaps that the plan could not fill added: the sum is
+ * arena_bytes. */
+struct bst_peak {
+    size_t activations; /* results of forward instructions */
+    size_t recomputed;  /* of second runs */
+    size_t gradients;   /* of activations, on their way */
+    size_t scratch, gaps;
 };
 
 /* Parameters are laid out once, by the first program compiled against the table, and stay where
@@ -110,10 +123,13 @@ struct bst_program {
     struct bst_value *values;
     int n_values;
     struct bst_instr *instrs;
-    int n_instrs, n_forward;        /* [0, n_forward) is forward with the loss, the rest backward */
-    size_t arena_bytes;             /* peak of the liveness plan */
-    size_t activation_bytes;        /* of that: alive when backward starts */
-    size_t scratch_bytes;           /* of that: the largest scratch of one instruction */
+    int n_instrs, n_forward; /* [0, n_forward) is forward with the loss, the rest backward */
+    size_t arena_bytes;      /* peak of the liveness plan */
+    size_t activation_bytes; /* of that: alive when backward starts */
+    size_t scratch_bytes;    /* of that: the largest scratch of one instruction */
+    struct bst_peak peak;
+    int n_again;                    /* instructions that are second runs */
+    double again_share;             /* their estimated work, as a part of all the rest */
     struct bst_param_table *params; /* borrowed */
     float mean[4], std[4];
     int classes;

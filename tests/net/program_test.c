@@ -77,6 +77,10 @@ static void same_numbers(void **state)
 {
     (void)state;
     const struct bst_backend *ref64 = bst_backend_find("ref64"), *tw = twist_backend();
+    static const char *const names[] = {"*"};
+    const struct bst_recompute every = {BST_RECOMPUTE_EVERY, .every = 1},
+                               layers = {BST_RECOMPUTE_LAYERS, .layers = names, .n_layers = 1},
+                               all = {BST_RECOMPUTE_AUTO, .arena_limit = 1};
     const struct way ways[] = {
         {"fused, in place", ref64, {0}, 0, true},
         {"unfused", ref64, {.no_fuse = true}, 0, true},
@@ -89,6 +93,12 @@ static void same_numbers(void **state)
         {"no residual in a batch norm", tw, {0}, BST_IF_RESIDUAL, true},
         {"no second gradient", tw, {0}, BST_IF_DY2, false},
         {"nothing fused", tw, {0}, BST_IF_RELU | BST_IF_DY2, false},
+        {"every block again", ref64, {.recompute = every}, 0, true},
+        {"every block again, other layouts", tw, {.recompute = every}, 0, false},
+        {"batch norms again", tw, {.recompute = layers}, BST_IF_RELU, false},
+        {"as much again as there is", ref64, {.recompute = all}, 0, true},
+        {"unfused and again", tw, {.recompute = all, .no_fuse = true}, 0, false},
+        {"again, nothing in place", ref64, {.recompute = all, .no_alias = true}, 0, true},
     };
     for (uint64_t seed = 1; seed <= N_NETS; seed++) {
         struct random_net net = net_of(seed);

@@ -244,6 +244,59 @@ static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const
     cpu_vec_fence();
 }
 
+/* Coefficients as settle() made them, from what it saved. */
+static void again_coef(const struct cpu_act *a, const struct cpu_call *call, const float *saved,
+                       int cb, struct cpu_bn_coef *k)
+{
+    const float *scale = call->src[1], *shift = call->src[2];
+    const float *mean = saved + cb * a->block, *inv = mean + a->n_cb * a->block;
+
+    for (int l = 0; l < a->block; l++) {
+        int c = cb * a->block + l;
+
+        k->mean[l] = mean[l];
+        k->a[l] = c < a->c ? scale[c] * inv[l] : 0;
+        k->b[l] = c < a->c ? shift[c] : 0;
+    }
+    spread(a, k->mean);
+    spread(a, k->a);
+    spread(a, k->b);
+}
+
+static void again_plane(const struct bst_be *be, const struct cpu_act *a, const struct cpu_call *c,
+                        int n, int cb)
+{
+    const float *residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
+    size_t at = plane_at(a, n, cb);
+    struct cpu_bn_coef k;
+    struct cpu_bn_planes p = {.x = (const float *)c->src[0] + at,
+                              .r = residual ? residual + at : NULL,
+                              .out = (float *)c->dst[0] + at,
+                              .n = a->plane,
+                              .count = 1,
+                              .relu = c->in->flags & BST_IF_RELU,
+                              .stream = streams(a, c->dst[0], residual)};
+
+    again_coef(a, c, c->src[c->in->n_src - 1], cb, &k);
+    be->vec->bn_apply(&p, &k);
+}
+
+/* A second run: nothing to add up, and the bits of what the ReLU let through are there already. */
+static enum bst_err run_again(struct bst_be *be, const struct cpu_act *a, const struct cpu_call *c)
+{
+    int team = team_of(be, a);
+
+#pragma omp parallel num_threads(team)
+    {
+#pragma omp for collapse(2) schedule(static)
+        for (int n = 0; n < a->n; n++)
+            for (int cb = 0; cb < a->n_cb; cb++)
+                again_plane(be, a, c, n, cb);
+        cpu_vec_fence();
+    }
+    return BST_OK;
+}
+
 static enum bst_err run_train(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
 {
     const struct cpu_act *a = &h->act;
@@ -257,6 +310,8 @@ static enum bst_err run_train(struct bst_be *be, struct cpu_handle *h, const str
                            .relu = c->in->flags & BST_IF_RELU};
     int team = team_of(be, a);
 
+    if (c->in->flags & BST_IF_AGAIN)
+        return run_again(be, a, c);
     t.residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
     t.open = keeps_open(c->in) ? (uint8_t *)c->dst[1] + stats_bytes(a) : NULL;
     t.stream = streams(a, t.y, t.residual);

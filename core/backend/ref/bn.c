@@ -63,10 +63,25 @@ static void apply(const struct ref_call *c, const struct plane *p, int64_t ch,
     }
 }
 
+/* By what the first run saved. */
+static enum bst_err train_again(const struct ref_call *c)
+{
+    struct plane p = plane_of(ref_src_shape(c, 0));
+    const real *scale = c->src[1], *shift = c->src[2];
+    const double *saved = c->src[c->in->n_src - 1];
+    for (int64_t ch = 0; ch < p.c; ch++) {
+        struct affine a = {saved[ch], saved[p.c + ch], (double)scale[ch], (double)shift[ch]};
+        apply(c, &p, ch, &a);
+    }
+    return BST_OK;
+}
+
 /* As PyTorch: normalises by the biased variance, keeps the unbiased one. */
 enum bst_err REF(bn_train)(const struct ref_call *c)
 {
     struct plane p = plane_of(ref_src_shape(c, 0));
+    if (c->in->flags & BST_IF_AGAIN)
+        return train_again(c);
     const real *scale = c->src[1], *shift = c->src[2];
     real *run_mean = c->src[3], *run_var = c->src[4];
     double *saved = c->dst[1], count = (double)(p.n * p.hw);
