@@ -79,6 +79,23 @@ static void add_changes(struct bst_json *j)
         "\"command\":{\"type\":\"string\",\"maxLength\":127}}}");
 }
 
+static void add_recompute(struct bst_json *j, const struct bst_param_info *m)
+{
+    struct bst_sb text;
+    bst_sb_init(&text, 1024);
+    bst_sb_addf(&text,
+                "[{\"enum\":[\"none\",\"auto\"]},"
+                "{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"every\"],"
+                "\"properties\":{\"every\":{\"type\":\"integer\",\"minimum\":%.0f,"
+                "\"maximum\":%.0f}}},"
+                "{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"layers\"],"
+                "\"properties\":{\"layers\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":%d,"
+                "\"items\":{\"type\":\"string\",\"maxLength\":95}}}}]",
+                m->least, m->most, BST_PRESET_LAYERS);
+    bst_json_raw(j, "oneOf", text.data);
+    bst_sb_fini(&text);
+}
+
 static void add_choices(struct bst_json *j, enum bst_param_id id)
 {
     int n;
@@ -136,6 +153,9 @@ static void add_type(struct bst_json *j, enum bst_param_id id)
         break;
     case BST_KIND_CHANGES:
         add_changes(j);
+        break;
+    case BST_KIND_RECOMPUTE:
+        add_recompute(j, m);
         break;
     default:
         add_choices(j, id);

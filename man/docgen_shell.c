@@ -54,6 +54,8 @@ void doc_values(struct bst_sb *out, enum bst_param_id id)
         bst_sb_add(out, "auto");
     else if (kind == BST_KIND_INTERVAL)
         bst_sb_add(out, "1ep never");
+    else if (kind == BST_KIND_RECOMPUTE)
+        bst_sb_add(out, "none auto");
 }
 
 /* Text within a zsh spec [..] in single quotes; for fish in single quotes only. */

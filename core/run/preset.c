@@ -273,6 +273,26 @@ static bool is_text(enum bst_kind kind)
            kind == BST_KIND_TEXT;
 }
 
+/* recompute.every=2 is recompute={every: 2}. */
+static bool give_set_within(struct load *l, int number, const char *key, const char *value)
+{
+    struct bst_place at = {-number, 0};
+    const char *dot = strchr(key, '.');
+    enum bst_param_id id;
+    char outer[128];
+    struct bst_yaml *node = NULL;
+    snprintf(outer, sizeof outer, "%.*s", dot ? (int)(dot - key) : 0, key);
+    if (!dot || !bst_param_by_key(outer, &id) || bst_param_at(id)->kind != BST_KIND_RECOMPUTE)
+        return false;
+    char *text = bst_xasprintf("{%s: %s}", dot + 1, value);
+    if (bst_yaml_read(text, strlen(text), number, &node, &l->c) && node) {
+        give(l, id, node, BST_ORIGIN_SET, at);
+        bst_yaml_free(node);
+    }
+    bst_free(text);
+    return true;
+}
+
 /* One key=value. The value is YAML, except that text is taken as it stands, so that no shell and no
  * YAML quoting meet. */
 static void give_set(struct load *l, int number, const char *set)
@@ -287,7 +307,8 @@ static void give_set(struct load *l, int number, const char *set)
     }
     snprintf(key, sizeof key, "%.*s", (int)(equals - set), set);
     if (!bst_param_by_key(key, &id)) {
-        complain_unknown(l, NULL, true, key, at);
+        if (!give_set_within(l, number, key, equals + 1))
+            complain_unknown(l, NULL, true, key, at);
         return;
     }
     const char *value = equals + 1;

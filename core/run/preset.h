@@ -24,6 +24,7 @@ enum {
     BST_PRESET_NUMBERS = BST_MILESTONES_MAX,
     BST_PRESET_GROUPS = 64,
     BST_PRESET_CHANGES = 64,
+    BST_PRESET_LAYERS = 16,
 };
 
 /* Choices that no other module lists. */
@@ -82,6 +83,13 @@ struct bst_preset_changes {
     struct bst_preset_change v[BST_PRESET_CHANGES];
 };
 
+struct bst_preset_recompute {
+    int kind; /* enum bst_recompute_kind */
+    int every;
+    int n_layers;
+    char layers[BST_PRESET_LAYERS][96]; /* anchored fnmatch patterns over layers' names */
+};
+
 /* What a key's value may be, and the field that holds it. */
 #define BST_PARAM_KINDS(X)                                                                         \
     X(LABEL)                                                                                       \
@@ -108,7 +116,8 @@ struct bst_preset_changes {
     X(MILESTONES)                                                                                  \
     X(PAIR)                                                                                        \
     X(GROUPS)                                                                                      \
-    X(CHANGES)
+    X(CHANGES)                                                                                     \
+    X(RECOMPUTE)
 
 enum bst_kind {
 #define X(kind) BST_KIND_##kind,
@@ -142,6 +151,7 @@ enum bst_kind {
 #define BST_FIELD_PAIR(f) struct bst_numbers f       /* two, rising */
 #define BST_FIELD_GROUPS(f) struct bst_preset_groups f
 #define BST_FIELD_CHANGES(f) struct bst_preset_changes f
+#define BST_FIELD_RECOMPUTE(f) struct bst_preset_recompute f
 
 /* Number of a key, in the order of params.def: BST_PARAM_momentum, BST_PARAM_model_name. */
 enum bst_param_id {
@@ -244,6 +254,10 @@ BST_MUST_USE enum bst_err bst_preset_parse(const struct bst_preset_env *env, con
 /* The net's configuration as far as the preset says it; what it leaves to the data is 0. */
 struct bst_net_cfg;
 void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg);
+/* What the compiler takes; `layers` is storage for it, and the preset is borrowed. */
+struct bst_recompute;
+void bst_preset_recompute(const struct bst_preset *p, const char *layers[BST_PRESET_LAYERS],
+                          struct bst_recompute *out);
 /* Whether a run can be started from it as it is: BST_E_PARSE when init is `required`. */
 BST_MUST_USE enum bst_err bst_preset_check_start(const struct bst_preset *p, const char *label,
                                                  struct bst_preset_errors *errs);
@@ -260,6 +274,8 @@ BST_MUST_USE enum bst_err bst_preset_list(const struct bst_preset_env *env,
                                           struct bst_preset_entry **out, int *n);
 void bst_preset_list_free(struct bst_preset_entry *list, int n);
 
+/* One value as it would stand in a file: "{every: 2}". */
+void bst_preset_write_value(const struct bst_preset *p, enum bst_param_id id, struct bst_sb *out);
 /* Resolved YAML, every key in force; parsing it gives the same values. */
 void bst_preset_write(const struct bst_preset *p, struct bst_sb *out);
 

@@ -181,9 +181,6 @@ static void check_data(const struct check *k)
         strcmp(p->data.format, "imagefolder") == 0 && !*p->data.path)
         bst_complain(k->c, at(k, BST_PARAM_data_path, BST_PARAM_data_format),
                      "data.path: imagefolder needs the folder of the images");
-    if (KNOWN(k, BST_PARAM_recompute) && p->recompute)
-        bst_complain(k->c, at(k, BST_PARAM_recompute, BST_PARAM_recompute),
-                     "recompute: not possible in this version; every activation is kept");
 }
 
 static void check_name(const struct check *k, enum bst_param_id id, const char *found,

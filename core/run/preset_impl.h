@@ -94,7 +94,7 @@ void bst_preset_cross_check(const struct bst_preset_read *r, const struct bst_pr
 struct bst_place bst_preset_place(const struct bst_preset_read *r, enum bst_param_id id,
                                   enum bst_param_id other);
 /* Builds the net, for images of the format's usual size where the preset leaves it open: complains
- * when it cannot be built, or an lr_groups pattern fits none of its parameters. */
+ * when it cannot be built, or a pattern of lr_groups or recompute fits nothing in it. */
 void bst_preset_check_net(const struct bst_preset_read *r, const struct bst_net_table *nets,
                           struct bst_complaints *c);
 

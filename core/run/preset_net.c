@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "core/graph/compile.h"
 #include "core/graph/net.h"
 
 /* Sizes that the data decide, where the preset leaves them open: those of the usual files. */
@@ -38,6 +39,17 @@ void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg)
     }
 }
 
+void bst_preset_recompute(const struct bst_preset *p, const char *layers[BST_PRESET_LAYERS],
+                          struct bst_recompute *out)
+{
+    for (int i = 0; i < p->recompute.n_layers; i++)
+        layers[i] = p->recompute.layers[i];
+    *out = (struct bst_recompute){.kind = (enum bst_recompute_kind)p->recompute.kind,
+                                  .every = p->recompute.every,
+                                  .layers = layers,
+                                  .n_layers = p->recompute.n_layers};
+}
+
 static bool fits_any(const char *pattern, const struct bst_graph *g)
 {
     for (int i = 0; i < g->n_params; i++)
@@ -65,6 +77,12 @@ void bst_preset_check_net(const struct bst_preset_read *r, const struct bst_net_
         if (!fits_any(p->lr_groups.v[i].match, g))
             bst_complain(c, r->groups[i], "lr_groups: no parameter of %s is called '%s'",
                          p->model.name, p->lr_groups.v[i].match);
+    struct bst_recompute again;
+    const char *layers[BST_PRESET_LAYERS];
+    bst_preset_recompute(p, layers, &again);
+    if (built && !r->unknown[BST_PARAM_recompute] && bst_recompute_check(g, &again))
+        bst_complain(c, bst_preset_place(r, BST_PARAM_recompute, BST_PARAM_recompute), "%s",
+                     bst_err_text());
     bst_graph_free(g);
 }
 

@@ -193,6 +193,9 @@ void bst_param_allowed(enum bst_param_id id, struct bst_sb *out)
     case BST_KIND_CHANGES:
         bst_sb_add(out, "a list of {at, command}");
         break;
+    case BST_KIND_RECOMPUTE:
+        add_bounds(out, m, "none, auto, {layers: [PATTERN, ...]} or {every: n} with n");
+        break;
     default:
         bst_sb_add(out, "text");
         break;

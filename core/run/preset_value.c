@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/graph/compile.h"
 
 /* "momentum: 'fast' is not a number from 0 to below 1". `found` NULL: the node itself. */
 static bool refuse(enum bst_param_id id, const struct bst_yaml *node, const char *found,
@@ -319,6 +320,50 @@ static bool read_groups(enum bst_param_id id, const struct bst_yaml *node,
     return ok;
 }
 
+static bool read_layers(enum bst_param_id id, const struct bst_yaml *node,
+                        struct bst_preset_recompute *out, struct bst_complaints *c)
+{
+    if (node->kind != BST_YAML_LIST || !node->child)
+        return refuse(id, node, node->kind == BST_YAML_LIST ? "an empty list" : NULL, c);
+    for (const struct bst_yaml *item = node->child; item; item = item->next) {
+        if (item->bad)
+            return false;
+        if (out->n_layers == BST_PRESET_LAYERS)
+            return refuse(id, node, "a longer list", c);
+        char *to = out->layers[out->n_layers++];
+        if (!read_text("recompute: layers", sizeof out->layers[0], false, item, to, c))
+            return false;
+    }
+    return true;
+}
+
+/* Earlier versions wrote `false` into a run's preset.yaml. */
+static bool read_recompute(enum bst_param_id id, const struct bst_yaml *node,
+                           struct bst_preset_recompute *out, struct bst_complaints *c)
+{
+    struct bst_preset_recompute got = {0};
+    const struct bst_yaml *only = node->kind == BST_YAML_MAP ? node->child : NULL;
+    int64_t every;
+    if (is_word(node, "none") || (node->plain && is_word(node, "false"))) {
+        got.kind = BST_RECOMPUTE_NONE;
+    } else if (is_word(node, "auto")) {
+        got.kind = BST_RECOMPUTE_AUTO;
+    } else if (only && !only->next && strcmp(only->key, "every") == 0) {
+        if (only->bad || !read_whole(id, only, &every, c))
+            return false;
+        got.kind = BST_RECOMPUTE_EVERY;
+        got.every = (int)every;
+    } else if (only && !only->next && strcmp(only->key, "layers") == 0) {
+        if (only->bad || !read_layers(id, only, &got, c))
+            return false;
+        got.kind = BST_RECOMPUTE_LAYERS;
+    } else {
+        return refuse(id, node, NULL, c);
+    }
+    *out = got;
+    return true;
+}
+
 static bool read_field(struct bst_preset *p, enum bst_param_id id, const struct bst_yaml *node,
                        struct bst_complaints *c)
 {
@@ -363,6 +408,8 @@ static bool read_field(struct bst_preset *p, enum bst_param_id id, const struct 
         return read_groups(id, node, field, c);
     case BST_KIND_CHANGES:
         return bst_changes_read(node, field, c);
+    case BST_KIND_RECOMPUTE:
+        return read_recompute(id, node, field, c);
     default:
         return read_choice(id, node, field, c);
     }

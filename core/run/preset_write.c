@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/graph/compile.h"
 
 /* Plain where any reader of YAML takes it for this text, else in double quotes. */
 void bst_preset_write_text(struct bst_sb *out, const char *s)
@@ -76,8 +77,25 @@ static void write_interval(struct bst_sb *out, struct bst_interval value)
     bst_sb_add(out, text);
 }
 
-/* One value as it would stand in a file. */
-static void print_param(const struct bst_preset *p, enum bst_param_id id, struct bst_sb *out)
+static void write_recompute(struct bst_sb *out, const struct bst_preset_recompute *r)
+{
+    if (r->kind == BST_RECOMPUTE_EVERY) {
+        bst_sb_addf(out, "{every: %d}", r->every);
+        return;
+    }
+    if (r->kind != BST_RECOMPUTE_LAYERS) {
+        bst_sb_add(out, r->kind == BST_RECOMPUTE_AUTO ? "auto" : "none");
+        return;
+    }
+    bst_sb_add(out, "{layers: [");
+    for (int i = 0; i < r->n_layers; i++) {
+        bst_sb_add(out, i ? ", " : "");
+        write_text(out, r->layers[i]);
+    }
+    bst_sb_add(out, "]}");
+}
+
+void bst_preset_write_value(const struct bst_preset *p, enum bst_param_id id, struct bst_sb *out)
 {
     const struct bst_param_info *m = bst_param_at(id);
     const void *field = bst_param_field_view(p, id, NULL);
@@ -123,6 +141,9 @@ static void print_param(const struct bst_preset *p, enum bst_param_id id, struct
     case BST_KIND_CHANGES:
         bst_changes_write(out, field);
         break;
+    case BST_KIND_RECOMPUTE:
+        write_recompute(out, field);
+        break;
     default:
         bst_preset_write_text(out, field);
         break;
@@ -141,7 +162,7 @@ void bst_preset_write(const struct bst_preset *p, struct bst_sb *out)
             bst_sb_addf(out, "%s:\n", m->section);
         section = m->section;
         bst_sb_addf(out, "%s%s: ", section ? "  " : "", section ? strchr(m->key, '.') + 1 : m->key);
-        print_param(p, (enum bst_param_id)i, out);
+        bst_preset_write_value(p, (enum bst_param_id)i, out);
         bst_sb_addc(out, '\n');
     }
 }
@@ -151,7 +172,7 @@ static void value_or_dash(const struct bst_preset *p, enum bst_param_id id, char
     struct bst_sb text;
     bst_sb_init(&text, BST_PRESET_TEXT * 16);
     if (bst_preset_in_force(p, id))
-        print_param(p, id, &text);
+        bst_preset_write_value(p, id, &text);
     else
         bst_sb_add(&text, "—");
     enum { ROOM = 96 };
@@ -170,8 +191,8 @@ static bool same_value(const struct bst_preset *a, const struct bst_preset *b, e
     struct bst_sb left, right;
     bst_sb_init(&left, BST_PRESET_TEXT * 16);
     bst_sb_init(&right, BST_PRESET_TEXT * 16);
-    print_param(a, id, &left);
-    print_param(b, id, &right);
+    bst_preset_write_value(a, id, &left);
+    bst_preset_write_value(b, id, &right);
     bool same = strcmp(left.data, right.data) == 0;
     bst_sb_fini(&left);
     bst_sb_fini(&right);

@@ -48,6 +48,7 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
         return bst_fail(BST_E_NOTFOUND, "devices.backend: no backend is called %s",
                         preset->devices.backend);
     bst_preset_net_cfg(preset, &out->net_cfg);
+    bst_preset_recompute(preset, store->layers, &out->recompute);
     for (int i = 0; i < preset->lr_groups.n; i++) {
         const struct bst_preset_group *g = &preset->lr_groups.v[i];
         store->groups[i] = (struct bst_lr_group){g->match, g->factor, g->weight_decay};

@@ -18,7 +18,8 @@ static enum bst_err choose_program(struct rank *k, struct bst_program **p)
     const struct bst_trainer *t = k->t;
     int b = k->eval_batch ? k->eval_batch : k->loader_batch[BST_EVAL];
     for (;; b /= 2) {
-        BST_TRY(bst_rank_program(k, b, false, false, p));
+        const struct program_ask ask = {.micro = b};
+        BST_TRY(bst_rank_program(k, &ask, p));
         if ((*p)->arena_bytes <= k->arena_bytes || b == 1 || !k->arena)
             break;
     }
@@ -26,10 +27,10 @@ static enum bst_err choose_program(struct rank *k, struct bst_program **p)
     if ((*p)->arena_bytes <= k->arena_bytes)
         return BST_OK;
     struct split_plan s = t->plan;
-    s.arena = (*p)->arena_bytes;
+    s.need.arena = (*p)->arena_bytes;
     s.sizes[0] = s.sizes[0] ? s.sizes[0] : b;
     BST_TRY(bst_memory_check(t, &s));
-    return bst_rank_map_arena(k, s.arena);
+    return bst_rank_map_arena(k, s.need.arena);
 }
 
 static enum bst_err run_batch(struct rank *k, const struct bst_program *p,
@@ -106,7 +107,7 @@ static enum bst_err evaluate(struct bst_trainer *t, struct job *job)
         return bst_fail(BST_E_STATE, "the data set has no evaluation part");
     enum bst_err err = bst_ranks_do(t, t->cfg.ranks, eval_job, job);
     /* It may have had to grow; and before the first split there was nothing. */
-    t->plan.arena = t->ranks[0].arena_bytes;
+    t->plan.need.arena = t->ranks[0].arena_bytes;
     if (!t->plan.split.batch && t->ranks[0].loader[BST_EVAL])
         t->plan.loader = bst_loader_bytes(t->ranks[0].loader[BST_EVAL]);
     out->seconds = bst_clock_now() - start;

@@ -54,6 +54,22 @@ static int choose_eval_batch(const struct bst_trainer *t, int micro)
     return (int)(b > n ? (n > 0 ? n : 1) : b);
 }
 
+/* The parameters' blocks, whatever the split. */
+static struct bst_rank_memory blocks_table(const struct bst_trainer *t)
+{
+    const struct bst_param_table *p = t->ranks[0].params;
+    struct bst_rank_memory m = {
+        .weights = p->trained_bytes + p->state_bytes,
+        .gradients = p->trained_bytes,
+        .optimizer = p->trained_bytes,
+        .staged = p->state_bytes,
+        .hold = 2 * p->trained_bytes + p->state_bytes,
+        .limit = t->limit,
+    };
+    m.total = m.weights + m.gradients + m.optimizer + m.staged + m.hold;
+    return m;
+}
+
 enum bst_err bst_memory_plan(const struct bst_trainer *t, int64_t batch, int k,
                              struct split_plan *out)
 {
@@ -77,26 +93,22 @@ enum bst_err bst_memory_plan(const struct bst_trainer *t, int64_t batch, int k,
     if (!bst_add_size(train, bst_loader_bytes_for(&cfg), &out->loader))
         return bst_fail(BST_E_NOMEM, "a batch of %" PRId64 ": its images alone are too many bytes",
                         batch);
+    uint64_t others = blocks_table(t).total + out->loader;
+    out->arena_limit = !t->limit ? SIZE_MAX : t->limit > others ? t->limit - others : 0;
     return BST_OK;
 }
 
 void bst_memory_table(const struct bst_trainer *t, const struct split_plan *s,
                       struct bst_rank_memory *out)
 {
-    const struct bst_param_table *p = t->ranks[0].params;
-    *out = (struct bst_rank_memory){
-        .weights = p->trained_bytes + p->state_bytes,
-        .gradients = p->trained_bytes,
-        .optimizer = p->trained_bytes,
-        .staged = p->state_bytes,
-        .hold = 2 * p->trained_bytes + p->state_bytes,
-        .activations = s->activations,
-        .arena = s->arena,
-        .loader = s->loader,
-        .limit = t->limit,
-    };
-    out->total = out->weights + out->gradients + out->optimizer + out->staged + out->hold +
-                 out->arena + out->loader;
+    *out = blocks_table(t);
+    out->activations = s->need.activations;
+    out->arena = s->need.arena;
+    out->peak = s->need.peak;
+    out->n_again = s->need.n_again;
+    out->again_share = s->need.again_share;
+    out->loader = s->loader;
+    out->total += out->arena + out->loader;
 }
 
 enum bst_err bst_memory_check(const struct bst_trainer *t, const struct split_plan *s)

@@ -37,14 +37,34 @@ static enum bst_err check_batch_norms(const struct bst_program *p)
     return BST_OK;
 }
 
+/* A program that recomputes nothing is what any limit gives that it keeps to. */
+static bool serves(const struct rank_program *rp, const struct program_ask *ask)
+{
+    return rp->p && rp->p->micro_batch == ask->micro && rp->p->training == ask->training &&
+           rp->accumulate == ask->accumulate &&
+           (rp->arena_limit == ask->arena_limit ||
+            (!rp->p->n_again && rp->p->arena_bytes <= ask->arena_limit));
+}
+
+/* As the compiler and the cache see it: what plays no part is always the same. */
+static struct program_ask plain_ask(const struct rank *k, const struct program_ask *ask)
+{
+    struct program_ask a = *ask;
+    a.accumulate = a.training && a.accumulate;
+    if (!a.training || k->t->cfg.recompute.kind != BST_RECOMPUTE_AUTO)
+        a.arena_limit = 0;
+    return a;
+}
+
 static bool in_force(const struct rank *k, const struct rank_program *rp)
 {
     const struct split_plan *s = &k->t->plan;
-    if (!s->split.batch || !rp->p->training || rp->accumulate != s->accumulate)
-        return false;
-    for (int i = 0; i < s->n_sizes; i++)
-        if (s->sizes[i] == rp->p->micro_batch)
+    for (int i = 0; s->split.batch && i < s->n_sizes; i++) {
+        struct program_ask ask = bst_ask_training(s, s->sizes[i]);
+        ask = plain_ask(k, &ask);
+        if (serves(rp, &ask))
             return true;
+    }
     return false;
 }
 
@@ -65,15 +85,17 @@ static struct rank_program *make_room(struct rank *k)
     return oldest;
 }
 
-enum bst_err bst_rank_program(struct rank *k, int micro, bool training, bool accumulate,
+enum bst_err bst_rank_program(struct rank *k, const struct program_ask *asked,
                               struct bst_program **out)
 {
-    struct bst_compile_opts opts = {.training = training, .accumulate = training && accumulate};
+    const struct program_ask ask = plain_ask(k, asked);
+    struct bst_compile_opts opts = {
+        .training = ask.training, .accumulate = ask.accumulate, .recompute = k->t->cfg.recompute};
+    opts.recompute.arena_limit = ask.arena_limit;
     *out = NULL;
     for (int i = 0; i < PROGRAM_CACHE; i++) {
         struct rank_program *rp = &k->programs[i];
-        if (rp->p && rp->p->micro_batch == micro && rp->p->training == training &&
-            rp->accumulate == opts.accumulate) {
+        if (serves(rp, &ask)) {
             rp->used = ++k->program_clock;
             *out = rp->p;
             return BST_OK;
@@ -81,7 +103,7 @@ enum bst_err bst_rank_program(struct rank *k, int micro, bool training, bool acc
     }
     struct bst_graph *g = NULL;
     struct bst_program *p = NULL;
-    BST_TRY(build_graph(k, micro, &g));
+    BST_TRY(build_graph(k, ask.micro, &g));
     enum bst_err err = bst_compile(g, &k->t->cfg.backend->describe, k->be, k->params, &opts, &p);
     bst_graph_free(g);
     if (!err)
@@ -91,7 +113,10 @@ enum bst_err bst_rank_program(struct rank *k, int micro, bool training, bool acc
         return err;
     }
     struct rank_program *rp = make_room(k);
-    *rp = (struct rank_program){.p = p, .accumulate = opts.accumulate, .used = ++k->program_clock};
+    *rp = (struct rank_program){.p = p,
+                                .accumulate = ask.accumulate,
+                                .arena_limit = ask.arena_limit,
+                                .used = ++k->program_clock};
     *out = p;
     return BST_OK;
 }
@@ -103,7 +128,8 @@ enum bst_err bst_rank_build(struct rank *k)
     BST_TRY(build_graph(k, LAYOUT_MICRO, &g));
     k->params = bst_param_table_new(g);
     bst_graph_free(g);
-    BST_TRY(bst_rank_program(k, LAYOUT_MICRO, true, false, &p));
+    const struct program_ask ask = {.micro = LAYOUT_MICRO, .training = true};
+    BST_TRY(bst_rank_program(k, &ask, &p));
     /* It has settled the layouts; the library's memory behind it would only be in the way. */
     bst_rank_drop_programs(k);
     return BST_OK;

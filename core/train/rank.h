@@ -25,7 +25,16 @@ enum {
 struct rank_program {
     struct bst_program *p; /* NULL: free */
     bool accumulate;
-    uint64_t used; /* larger is later */
+    size_t arena_limit; /* it was compiled for; 0 where that plays no part */
+    uint64_t used;      /* larger is later */
+};
+
+/* What programs need; known once they are compiled. */
+struct program_need {
+    size_t arena, activations;
+    struct bst_peak peak; /* of the one whose arena is largest */
+    int n_again;
+    double again_share;
 };
 
 /* What a split asks of every rank. */
@@ -36,7 +45,8 @@ struct split_plan {
     int sizes[SPLIT_SIZES], n_sizes; /* micro-batches, largest first */
     bool accumulate;
     int eval_batch;
-    size_t arena, activations; /* known once its programs are compiled */
+    struct program_need need;
+    size_t arena_limit; /* for recomputation on demand: what all else leaves */
     size_t loader;
 };
 
@@ -52,7 +62,7 @@ struct rank {
 
     struct rank_program programs[PROGRAM_CACHE];
     uint64_t program_clock;
-    size_t need_arena, need_activations; /* of the plan compiled last */
+    struct program_need need; /* of the plan compiled last */
 
     void *weight, *grad, *momentum, *staged;
     void *hold_weight, *hold_momentum;
@@ -117,8 +127,18 @@ void bst_ranks_stop(struct bst_trainer *t);
 
 /* programs.c */
 BST_MUST_USE enum bst_err bst_rank_build(struct rank *k); /* table, layouts; the rank's thread */
-BST_MUST_USE enum bst_err bst_rank_program(struct rank *k, int micro, bool training,
-                                           bool accumulate, struct bst_program **out);
+/* What a rank runs: a training program of the plan, or one for evaluation. */
+struct program_ask {
+    int micro;
+    bool training, accumulate;
+    size_t arena_limit;
+};
+static inline struct program_ask bst_ask_training(const struct split_plan *s, int micro)
+{
+    return (struct program_ask){micro, true, s->accumulate, s->arena_limit};
+}
+BST_MUST_USE enum bst_err bst_rank_program(struct rank *k, const struct program_ask *ask,
+                                           struct bst_program **out);
 void bst_rank_drop_programs(struct rank *k);
 
 /* swap.c */

@@ -7,39 +7,44 @@
 #include "core/base/text.h"
 #include "core/train/rank.h"
 
-static void need(struct rank *k, const struct bst_program *p)
+static enum bst_err need(struct rank *k, const struct program_ask *ask)
 {
-    if (p->arena_bytes > k->need_arena)
-        k->need_arena = p->arena_bytes;
-    if (p->activation_bytes > k->need_activations)
-        k->need_activations = p->activation_bytes;
+    struct program_need *n = &k->need;
+    struct bst_program *p = NULL;
+    BST_TRY(bst_rank_program(k, ask, &p));
+    if (p->arena_bytes > n->arena) {
+        n->arena = p->arena_bytes;
+        n->peak = p->peak;
+    }
+    if (p->activation_bytes > n->activations)
+        n->activations = p->activation_bytes;
+    if (p->n_again > n->n_again) {
+        n->n_again = p->n_again;
+        n->again_share = p->again_share;
+    }
+    return BST_OK;
 }
 
 /* Programs of a plan, and what they need. Nothing in force is touched. */
 static enum bst_err compile_job(struct rank *k, void *arg)
 {
     const struct split_plan *s = arg;
-    struct bst_program *p = NULL;
-    k->need_arena = k->need_activations = 0;
+    const struct program_ask eval = {.micro = s->eval_batch};
+    k->need = (struct program_need){0};
     for (int i = 0; i < s->n_sizes; i++) {
-        BST_TRY(bst_rank_program(k, s->sizes[i], true, s->accumulate, &p));
-        need(k, p);
+        struct program_ask ask = bst_ask_training(s, s->sizes[i]);
+        BST_TRY(need(k, &ask));
     }
-    if (k->t->cfg.eval_batch > 0) {
-        BST_TRY(bst_rank_program(k, s->eval_batch, false, false, &p));
-        need(k, p);
-    }
-    return BST_OK;
+    return k->t->cfg.eval_batch > 0 ? need(k, &eval) : BST_OK;
 }
 
 static enum bst_err probe_job(struct rank *k, void *arg)
 {
     const struct split_plan *s = arg;
-    struct bst_program *p = NULL;
-    k->need_arena = k->need_activations = 0;
-    BST_TRY(bst_rank_program(k, PROBE_MICRO, true, s->accumulate, &p));
-    need(k, p);
-    return BST_OK;
+    struct program_ask ask = bst_ask_training(s, PROBE_MICRO);
+    ask.arena_limit = 0; /* as little as recomputation can do with */
+    k->need = (struct program_need){0};
+    return need(k, &ask);
 }
 
 /* Far past the limit a library may refuse sizes for reasons of its own, and compiling takes its
@@ -52,7 +57,7 @@ static enum bst_err refuse_far_over(struct bst_trainer *t, struct split_plan *s)
     if (!t->limit || s->sizes[0] < 8 * PROBE_MICRO)
         return BST_OK;
     BST_TRY(bst_ranks_do(t, 1, probe_job, s));
-    s->arena = t->ranks[0].need_arena / PROBE_MICRO * (size_t)s->sizes[0];
+    s->need.arena = t->ranks[0].need.arena / PROBE_MICRO * (size_t)s->sizes[0];
     bst_memory_table(t, s, &m);
     if (m.total - m.arena / 2 <= t->limit)
         return BST_OK;
@@ -75,8 +80,7 @@ static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_ba
     BST_TRY(refuse_far_over(t, s));
     BST_TRY(bst_ranks_do(t, n_ranks, compile_job, s));
     /* Ranks are alike. */
-    s->arena = t->ranks[0].need_arena;
-    s->activations = t->ranks[0].need_activations;
+    s->need = t->ranks[0].need;
     return bst_memory_check(t, s);
 }
 
@@ -85,7 +89,7 @@ enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_ba
 {
     struct split_plan s = {0};
     enum bst_err err = make_plan(t, batch, micro_batches, 1, &s);
-    if (!err || (err == BST_E_NOMEM && s.arena))
+    if (!err || (err == BST_E_NOMEM && s.need.arena))
         bst_memory_table(t, &s, out);
     return err;
 }
@@ -164,7 +168,7 @@ static enum bst_err swap_job(struct rank *k, void *arg)
 {
     const struct split_plan *s = arg;
     k->eval_batch = 0;
-    BST_TRY(bst_rank_map_arena(k, s->arena));
+    BST_TRY(bst_rank_map_arena(k, s->need.arena));
     BST_TRY(bst_rank_make_loader(k, BST_TRAIN, s->sizes[0]));
     return bst_rank_make_loader(k, BST_EVAL, s->eval_batch);
 }

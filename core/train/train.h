@@ -34,8 +34,9 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
     int eval_batch; /* 0: chosen to fit */
     const struct bst_lr_group *groups;
     int n_groups;
-    bool decay_bn_and_bias; /* weight decay on BN parameters and biases too */
-    const char *trace_path; /* --trace-samples; NULL: none */
+    bool decay_bn_and_bias;         /* weight decay on BN parameters and biases too */
+    struct bst_recompute recompute; /* arena_limit: what the memory leaves, worked out by split */
+    const char *trace_path;         /* --trace-samples; NULL: none */
 };
 
 /* What one update uses. */
@@ -85,6 +86,9 @@ struct bst_rank_memory {                            /* bytes of one rank, planne
     uint64_t hold;        /* room for bst_trainer_hold(), reserved from the start */
     uint64_t activations; /* of the arena: alive when backward starts */
     uint64_t arena, loader, total;
+    struct bst_peak peak; /* the arena's parts when most is alive */
+    int n_again;          /* instructions of the largest micro-batch that run a second time */
+    double again_share;   /* their estimated work, as a part of all the rest */
     uint64_t limit, held; /* held: counted by the allocator on the rank's thread */
 };
 

@@ -83,7 +83,8 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
                                         [BST_MEM_GRAD] = k->grad,
                                         [BST_MEM_STAGED] = k->staged,
                                         [BST_MEM_ARENA] = k->arena}};
-    BST_TRY(bst_rank_program(k, b->n, true, k->t->plan.accumulate, &p));
+    struct program_ask ask = bst_ask_training(&k->t->plan, b->n);
+    BST_TRY(bst_rank_program(k, &ask, &p));
     BST_TRY(bst_program_run(cfg->backend, p, &mem, &step, 0, p->n_instrs, job->stop));
     tally[T_LOSS] += result.loss_sum;
     tally[T_CORRECT] += (double)result.correct;

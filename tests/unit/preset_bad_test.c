@@ -227,7 +227,17 @@ static const struct {
     {"data: {format: imagefolder}\n",
      "p.yaml:1:8: error: data.path: imagefolder needs the folder of the images\n"},
     {"recompute: true\n",
-     "p.yaml:1:1: error: recompute: not possible in this version; every activation is kept\n"},
+     "p.yaml:1:12: error: recompute: 'true' is not none, auto, {layers: [PATTERN, ...]} or {every: "
+     "n} with n from 1 to 1000\n"},
+    {"recompute: {every: 0}\n",
+     "p.yaml:1:20: error: recompute: '0' is not none, auto, {layers: [PATTERN, ...]} or {every: n} "
+     "with n from 1 to 1000\n"},
+    {"recompute: {every: 1, layers: [x]}\n",
+     "p.yaml:1:12: error: recompute: a mapping is not none, auto, {layers: [PATTERN, ...]} or "
+     "{every: n} with n from 1 to 1000\n"},
+    {"recompute: {layers: []}\n",
+     "p.yaml:1:21: error: recompute: an empty list is not none, auto, {layers: [PATTERN, ...]} or "
+     "{every: n} with n from 1 to 1000\n"},
     /* all at once, in the order of the file */
     {"nme: x\nmodel: {name: 3, width: 0}\nmomentum: 2\nmax_steps: 0\n",
      "p.yaml:1:1: error: unknown key 'nme'; did you mean 'name'?\n"
