@@ -19,6 +19,7 @@ struct tui_call {
 int tui_verb_run(const struct tui_call *c);
 int tui_verb_attach(const struct tui_call *c);
 int tui_verb_list(const struct tui_call *c);
+int tui_verb_mem(const struct tui_call *c);
 int tui_verb_status(const struct tui_call *c);
 int tui_verb_ctl(const struct tui_call *c);
 int tui_verb_stop(const struct tui_call *c);

@@ -254,6 +254,9 @@ BST_MUST_USE enum bst_err bst_preset_parse(const struct bst_preset_env *env, con
 /* The net's configuration as far as the preset says it; what it leaves to the data is 0. */
 struct bst_net_cfg;
 void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg);
+/* Sizes that the data decide, where the preset leaves them open: those of the format's usual files.
+ */
+void bst_preset_usual_shape(const struct bst_preset *p, struct bst_net_cfg *cfg);
 /* What the compiler takes; `layers` is storage for it, and the preset is borrowed. */
 struct bst_recompute;
 void bst_preset_recompute(const struct bst_preset *p, const char *layers[BST_PRESET_LAYERS],

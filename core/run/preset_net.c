@@ -7,8 +7,7 @@
 #include "core/graph/compile.h"
 #include "core/graph/net.h"
 
-/* Sizes that the data decide, where the preset leaves them open: those of the usual files. */
-static void guess_shape(const struct bst_preset *p, struct bst_net_cfg *cfg)
+void bst_preset_usual_shape(const struct bst_preset *p, struct bst_net_cfg *cfg)
 {
     static const struct {
         const char *format;
@@ -67,7 +66,7 @@ void bst_preset_check_net(const struct bst_preset_read *r, const struct bst_net_
     if (!net)
         return; /* complained of by name */
     bst_preset_net_cfg(p, &cfg);
-    guess_shape(p, &cfg);
+    bst_preset_usual_shape(p, &cfg);
     struct bst_graph *g = bst_graph_new(1);
     bool built = !net->build(&cfg, g);
     if (!built)

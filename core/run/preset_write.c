@@ -90,7 +90,7 @@ static void write_recompute(struct bst_sb *out, const struct bst_preset_recomput
     bst_sb_add(out, "{layers: [");
     for (int i = 0; i < r->n_layers; i++) {
         bst_sb_add(out, i ? ", " : "");
-        write_text(out, r->layers[i]);
+        bst_preset_write_text(out, r->layers[i]);
     }
     bst_sb_add(out, "]}");
 }

@@ -101,6 +101,8 @@ static enum bst_err evaluate(struct bst_trainer *t, struct job *job)
     struct bst_eval_result *out = job->out;
     double start = bst_clock_now();
     *out = (struct bst_eval_result){0};
+    if (t->cfg.plan_only)
+        return bst_fail(BST_E_STATE, "this trainer only plans");
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     if (bst_dataset_info(t->data)->n[BST_EVAL] < 1)

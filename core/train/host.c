@@ -165,3 +165,14 @@ uint64_t bst_host_memory(void)
 {
     return bst_host_memory_at("");
 }
+
+uint64_t bst_host_resident(void)
+{
+    uint64_t kib = 0;
+    char *text = read_text("", "proc/self/status");
+    const char *at = text ? strstr(text, "VmRSS:") : NULL;
+    if (at && sscanf(at, "VmRSS: %" SCNu64, &kib) == 1)
+        kib *= 1024;
+    bst_free(text);
+    return kib;
+}

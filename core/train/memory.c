@@ -13,6 +13,11 @@ uint64_t bst_trainer_memory_default(int ranks)
     return bst_host_memory() / 10 * 9 / (uint64_t)(ranks < 1 ? 1 : ranks);
 }
 
+void bst_trainer_set_limit(struct bst_trainer *t, uint64_t bytes)
+{
+    t->limit = bytes;
+}
+
 static void add_size(struct split_plan *s, int micro)
 {
     int at = 0;

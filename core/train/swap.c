@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/text.h"
 #include "core/train/rank.h"
+#include "core/tune/memory_law.h"
 
 static enum bst_err need(struct rank *k, const struct program_ask *ask)
 {
@@ -94,49 +95,52 @@ enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_ba
     return err;
 }
 
-static enum bst_err plan_of_micro(struct bst_trainer *t, int micro, struct split_plan *s)
+/* k micro-batches of this size a rank. */
+static enum bst_err plan_of_micro(struct bst_trainer *t, int micro, int k, struct split_plan *s)
 {
-    /* Two micro-batches a rank: whatever accumulation asks for beyond a single one is in. */
-    return make_plan(t, (int64_t)micro * 2 * t->cfg.ranks, 2, 1, s);
+    return make_plan(t, (int64_t)micro * k * t->cfg.ranks, k, 1, s);
 }
 
-enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int most, int *out)
+/* An arena is all but linear in the micro-batch: a straight line between what fits and what does
+ * not lands next to the answer, and both sides of it are then tried. With recomputation on demand
+ * what fits comes to about the limit whatever it is, and the line soon tells nothing. */
+static int next_micro(const struct bst_trainer *t, const struct bst_memory_point *fits,
+                      const struct bst_memory_point *fails, int tries)
+{
+    struct bst_memory_law line;
+    bool on_demand = t->cfg.recompute.kind == BST_RECOMPUTE_AUTO;
+    int low = (int)fits->batch, high = (int)fails->batch, n = low + (high - low) / 2;
+    if (tries < (on_demand ? 3 : 8) && bst_memory_law_fit(fits, fails, &line))
+        n = (int)bst_memory_law_largest(&line, (double)t->limit, high);
+    return n <= low ? low + 1 : n >= high ? high - 1 : n;
+}
+
+enum bst_err bst_trainer_largest(struct bst_trainer *t, int most, int k, int *out)
 {
     struct split_plan s = {0};
-    int fits = 0, fails = 0;
-    size_t fits_bytes = 0, fails_bytes = 0;
+    struct bst_memory_point fits = {0}, fails = {0};
     *out = 0;
     if (most < 1)
         return bst_fail(BST_E_ARG, "a largest micro-batch of %d", most);
-    /* An arena is all but linear in the micro-batch: a straight line between what fits and what
-     * does not lands next to the answer, and both sides of it are then tried. */
-    for (int n = most, tries = 1; fits + 1 != fails && fits < most; tries++) {
-        enum bst_err err = plan_of_micro(t, n, &s);
+    for (int n = most, tries = 1; fits.batch + 1 != fails.batch && fits.batch < most; tries++) {
+        enum bst_err err = plan_of_micro(t, n, k, &s);
         if (err && err != BST_E_NOMEM)
             return err;
         struct bst_rank_memory m;
         bst_memory_table(t, &s, &m);
-        if (!err) {
-            fits = n;
-            fits_bytes = m.total;
-        } else {
-            fails = n;
-            fails_bytes = m.total;
-        }
-        if (!fails)
+        *(err ? &fails : &fits) = (struct bst_memory_point){n, (double)m.total};
+        if (fits.batch == most)
             break;
-        double slope = ((double)fails_bytes - (double)fits_bytes) / (fails - fits);
-        if (slope > 0 && tries < 8)
-            n = fits + (int)(((double)t->limit - (double)fits_bytes) / slope);
-        else
-            n = fits + (fails - fits) / 2;
-        if (n <= fits)
-            n = fits + 1;
-        if (n >= fails)
-            n = fails - 1;
+        n = next_micro(t, &fits, &fails, tries);
     }
-    *out = fits;
-    return fits ? BST_OK : plan_of_micro(t, 1, &s);
+    *out = (int)fits.batch;
+    return *out ? BST_OK : plan_of_micro(t, 1, k, &s);
+}
+
+enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int most, int *out)
+{
+    /* Two micro-batches a rank: whatever accumulation asks for beyond a single one is in. */
+    return bst_trainer_largest(t, most, 2, out);
 }
 
 enum bst_err bst_rank_map_arena(struct rank *k, size_t bytes)
@@ -215,6 +219,8 @@ enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch, int mic
 {
     struct split_plan s;
     double start = bst_clock_now();
+    if (t->cfg.plan_only)
+        return bst_fail(BST_E_STATE, "this trainer only plans");
     BST_TRY(make_plan(t, batch, micro_batches, t->cfg.ranks, &s));
     enum bst_err err = bst_ranks_do(t, t->cfg.ranks, swap_job, &s);
     if (err)

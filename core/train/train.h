@@ -37,6 +37,7 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
     bool decay_bn_and_bias;         /* weight decay on BN parameters and biases too */
     struct bst_recompute recompute; /* arena_limit: what the memory leaves, worked out by split */
     const char *trace_path;         /* --trace-samples; NULL: none */
+    bool plan_only;                 /* nothing is allocated and nothing runs: for plans alone */
 };
 
 /* What one update uses. */
@@ -102,7 +103,11 @@ void bst_trainer_close(struct bst_trainer *t);
  * change that may follow. BST_E_NOMEM (with both sizes in the text) when it exceeds the limit. */
 BST_MUST_USE enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_batches,
                                            struct bst_rank_memory *out);
-/* Largest micro-batch whose plan fits, 1 … most; 0 and BST_E_NOMEM when none does. */
+/* Another limit than the configuration's, for the plans made from now on. */
+void bst_trainer_set_limit(struct bst_trainer *t, uint64_t bytes);
+/* Largest micro-batch of which k a rank fit, 1 … most; 0 and BST_E_NOMEM when none does. */
+BST_MUST_USE enum bst_err bst_trainer_largest(struct bst_trainer *t, int most, int k, int *out);
+/* The same for however many. */
 BST_MUST_USE enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int most, int *out);
 /* Swaps to the programs and the arena of this split on every rank; the old ones stay in force on
  * failure. Never two arenas at once. `replan_seconds` may be NULL. */
@@ -127,6 +132,8 @@ BST_MUST_USE enum bst_err bst_trainer_eval_some(struct bst_trainer *t, const ato
                                                 struct bst_eval_result *out);
 
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
+int64_t bst_trainer_n_parameters(const struct bst_trainer *t); /* numbers that are trained */
+int bst_trainer_classes(const struct bst_trainer *t);          /* outputs of the net */
 /* The i-th sample that could not be read, both parts counted; false past the last. Several are
  * found in one update in the order of the ranks that were first. */
 bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_data_bad *out);

@@ -100,13 +100,14 @@ static enum bst_err open_ranks(struct bst_trainer *t)
 {
     BST_TRY(choose_threads(t));
     BST_TRY(bst_ranks_start(t));
-    BST_TRY(bst_ranks_do(t, t->cfg.ranks, open_job, NULL));
+    /* Ranks are alike: the first one plans for all. */
+    BST_TRY(bst_ranks_do(t, t->cfg.plan_only ? 1 : t->cfg.ranks, open_job, NULL));
     BST_TRY(bst_groups_resolve(t));
     const struct bst_param_table *p = t->ranks[0].params;
     t->layers = bst_xcalloc((size_t)p->n_trained + 1, sizeof *t->layers);
     for (int i = 0; i < p->n_trained; i++)
         t->layers[i].name = p->slots[i].name;
-    return bst_ranks_do(t, t->cfg.ranks, blocks_job, NULL);
+    return t->cfg.plan_only ? BST_OK : bst_ranks_do(t, t->cfg.ranks, blocks_job, NULL);
 }
 
 enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_trainer **out)
@@ -191,6 +192,20 @@ const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n)
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t)
 {
     return bst_dataset_info(t->data);
+}
+
+int64_t bst_trainer_n_parameters(const struct bst_trainer *t)
+{
+    const struct bst_param_table *p = t->ranks[0].params;
+    int64_t n = 0;
+    for (int i = 0; i < p->n_trained; i++)
+        n += bst_shape_count(&p->slots[i].shape);
+    return n;
+}
+
+int bst_trainer_classes(const struct bst_trainer *t)
+{
+    return t->cfg.net_cfg.classes;
 }
 
 bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_data_bad *out)
