@@ -69,7 +69,11 @@ static void draw_facts(const struct bst_status_device *d, struct tui_area a, int
     x = item(a, x, y, "peak", text);
     if (d->samples_per_sec.valid) {
         tui_count(d->samples_per_sec.value, text);
-        item(a, x, y, "samples/s", text);
+        x = item(a, x, y, "samples/s", text);
+    }
+    if (d->recompute_work.valid) {
+        tui_percent(d->recompute_work, text);
+        item(a, x, y, "recompute", text);
     }
 }
 

@@ -77,6 +77,26 @@ static enum bst_diag memory_code(enum bst_err err)
     return err == BST_E_SHAPE ? BST_DIAG_BN_ONE_VALUE : BST_DIAG_CHANGE_ROLLED_BACK;
 }
 
+static void recompute_text(const struct bst_rank_memory *m, char *out, size_t room)
+{
+    if (m->n_again)
+        snprintf(out, room, "%d instructions, +%.1f%% work", m->n_again, 100 * m->again_share);
+    else
+        snprintf(out, room, "none");
+}
+
+/* What the new split recomputes, where that is not what the old one does. */
+static void note_recompute(const struct bst_session *s, struct bst_proposal *p)
+{
+    struct bst_rank_memory now;
+    struct bst_change c = {.key = "recompute"};
+    bst_trainer_memory(s->trainer, 0, &now);
+    recompute_text(&now, c.before, sizeof c.before);
+    recompute_text(&p->memory, c.after, sizeof c.after);
+    if (p->plan.n_changes && p->plan.n_changes < BST_CHANGES_MAX && strcmp(c.before, c.after) != 0)
+        p->plan.changes[p->plan.n_changes++] = c;
+}
+
 static enum bst_err ask_memory(struct bst_session *s, struct bst_proposal *p)
 {
     const struct bst_live *after = &p->plan.after;
@@ -95,6 +115,8 @@ static enum bst_err ask_memory(struct bst_session *s, struct bst_proposal *p)
     }
     if (err && !p->refused)
         p->refused = memory_code(err);
+    if (!err)
+        note_recompute(s, p);
     return err;
 }
 

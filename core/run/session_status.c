@@ -71,6 +71,7 @@ static void fill_devices(struct bst_session *s)
         d->memory_limit = metric((double)m.limit);
         double peak = d->memory_peak.valid ? d->memory_peak.value : 0;
         d->memory_peak = metric((double)m.held > peak ? (double)m.held : peak);
+        d->recompute_work = (struct bst_metric){m.again_share, m.n_again > 0};
         d->samples_per_sec = st->samples_per_sec;
         d->samples_per_sec.value /= st->n_devices;
     }

@@ -40,6 +40,7 @@ struct bst_status_device {
     struct bst_metric utilisation; /* 0…1: CPU time of the rank's team over wall time */
     struct bst_metric temperature; /* °C */
     struct bst_metric samples_per_sec;
+    struct bst_metric recompute_work; /* estimated, of all the rest of an update; only where some */
     int threads;
 };
 

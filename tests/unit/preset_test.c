@@ -139,6 +139,34 @@ static void one_of_a_group_replaces_the_others(void **state)
     assert_false(bst_preset_in_force(&p, BST_PARAM_warmup_epochs));
 }
 
+static void recompute_is_a_word_or_a_mapping(void **state)
+{
+    static const struct {
+        const char *yaml, *set, *written;
+    } rows[] = {
+        {"", NULL, "\nrecompute: none\n"},
+        {"recompute: false\n", NULL, "\nrecompute: none\n"},
+        {"recompute: auto\n", NULL, "\nrecompute: auto\n"},
+        {"recompute:\n  every: 2\n", NULL, "\nrecompute: {every: 2}\n"},
+        {"recompute: {layers: [layer1.*, '*bn?']}\n", NULL,
+         "\nrecompute: {layers: [\"layer1.*\", \"*bn?\"]}\n"},
+        {"recompute: auto\n", "recompute=none", "\nrecompute: none\n"},
+        {"", "recompute.every=3", "\nrecompute: {every: 3}\n"},
+        {"", "recompute={layers: [fc]}", "\nrecompute: {layers: [fc]}\n"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bst_sb text;
+        bst_sb_init(&text, 1 << 20);
+        must(parse(rows[i].yaml, &rows[i].set, rows[i].set ? 1 : 0, &p));
+        bst_preset_write(&p, &text);
+        assert_non_null(strstr(text.data, rows[i].written));
+        must(parse(text.data, NULL, 0, &q));
+        assert_memory_equal(&p.recompute, &q.recompute, sizeof p.recompute);
+        bst_sb_fini(&text);
+    }
+}
+
 /* What is written is read back as the same values, also under a locale with a decimal comma. */
 static void written_text_is_the_same_preset(void **state)
 {
@@ -344,6 +372,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_value_is_read),
         cmocka_unit_test(set_wins_and_says_where_it_came_from),
         cmocka_unit_test(one_of_a_group_replaces_the_others),
+        cmocka_unit_test(recompute_is_a_word_or_a_mapping),
         cmocka_unit_test(written_text_is_the_same_preset),
         cmocka_unit_test(difference_names_live_and_fixed),
         cmocka_unit_test(long_values_are_cut_between_characters),

@@ -177,6 +177,70 @@ static void a_change_never_holds_two_arenas(void **state)
     bst_trainer_close(t);
 }
 
+/* Recomputation on demand: a batch that would not fit does, to the byte, with the same weights; a
+ * batch that fits by itself recomputes nothing. */
+static void recomputation_makes_room(void **state)
+{
+    (void)state;
+    struct bst_train_cfg cfg = train_cfg(&train_bn_net, "ref");
+    struct bst_trainer *t = train_open(&cfg);
+    struct bst_rank_memory whole, m;
+    int plain = 0, more = 0;
+    ok(bst_trainer_plan(t, 40, 1, &whole));
+    assert_int_equal(whole.n_again, 0);
+    train_some(t, 2, 40, 1);
+    uint32_t want = train_hash(t);
+    bst_trainer_close(t);
+    cfg.memory_per_rank = whole.total - whole.arena / 10;
+    t = train_open(&cfg);
+    assert_int_equal(bst_trainer_plan(t, 40, 1, &m), BST_E_NOMEM);
+    ok(bst_trainer_largest_micro(t, 100, &plain));
+    bst_trainer_close(t);
+
+    cfg.recompute.kind = BST_RECOMPUTE_AUTO;
+    t = train_open(&cfg);
+    ok(bst_trainer_largest_micro(t, 100, &more));
+    assert_true(more > plain && more >= 40);
+    ok(bst_trainer_plan(t, 40, 1, &m));
+    assert_true(m.n_again > 0 && m.again_share > 0 && m.total <= cfg.memory_per_rank);
+    train_some(t, 2, 40, 1);
+    assert_int_equal(train_hash(t), want);
+    for (int i = 0; i < 3; i++) {
+        int batch = i == 1 ? 9 : 40;
+        train_some(t, 1, batch, 1);
+        bst_trainer_memory(t, 0, &m);
+        assert_int_equal(m.held, m.total);
+        assert_true(m.total <= cfg.memory_per_rank);
+        assert_int_equal(m.n_again > 0, i != 1);
+        assert_int_equal(m.peak.activations + m.peak.recomputed + m.peak.gradients +
+                             m.peak.scratch + m.peak.gaps,
+                         m.arena);
+    }
+    bst_trainer_close(t);
+}
+
+/* Many splits that each leave another size for the arena: the programs in force are kept. */
+static void plans_beside_a_run_are_dropped(void **state)
+{
+    (void)state;
+    struct bst_train_cfg cfg = train_cfg(&train_bn_net, "ref");
+    struct bst_rank_memory m;
+    cfg.recompute.kind = BST_RECOMPUTE_AUTO;
+    struct bst_trainer *t = train_open(&cfg);
+    ok(bst_trainer_plan(t, 40, 1, &m));
+    bst_trainer_close(t);
+    cfg.memory_per_rank = m.total - m.arena / 10;
+    t = train_open(&cfg);
+    train_some(t, 1, 37, 2);
+    for (int batch = 70; batch > 40; batch--)
+        if (bst_trainer_plan(t, batch, 2, &m))
+            assert_non_null(strstr(bst_err_text(), "needs"));
+    train_some(t, 1, 37, 2);
+    bst_trainer_memory(t, 0, &m);
+    assert_int_equal(m.held, m.total);
+    bst_trainer_close(t);
+}
+
 static void a_trainer_that_cannot_open_leaves_nothing(void **state)
 {
     (void)state;
@@ -203,6 +267,8 @@ int main(void)
         cmocka_unit_test(the_largest_micro_batch_is_found),
         cmocka_unit_test(far_too_much_is_out_of_memory),
         cmocka_unit_test(a_failed_change_goes_back),
+        cmocka_unit_test(recomputation_makes_room),
+        cmocka_unit_test(plans_beside_a_run_are_dropped),
         cmocka_unit_test(a_trainer_that_cannot_open_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
