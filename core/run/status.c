@@ -97,7 +97,8 @@ static const struct bst_field status_fields[] = {
 static const struct bst_field device_fields[] = {
     D(STR, name),           D(METRIC, memory_planned),  D(METRIC, memory_used),
     D(METRIC, memory_peak), D(METRIC, memory_limit),    D(METRIC, utilisation),
-    D(METRIC, temperature), D(METRIC, samples_per_sec), D(METRIC, recompute_work), D(INT, threads),
+    D(METRIC, temperature), D(METRIC, samples_per_sec), D(METRIC, recompute_work),
+    D(INT, threads),
 };
 #undef D
 

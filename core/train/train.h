@@ -162,9 +162,9 @@ BST_MUST_USE enum bst_err bst_trainer_compare_ranks(struct bst_trainer *t);
 BST_MUST_USE enum bst_err bst_trainer_hold(struct bst_trainer *t);
 BST_MUST_USE enum bst_err bst_trainer_rewind(struct bst_trainer *t);
 /* The state set aside while something is tried out (a search for a batch or a rate); the hold is
- * left alone. Its bytes are taken beside the plan, for as long as it is kept. Putting it back checks
- * that it is the same, bit for bit (BST_E_CORRUPT), and may be done several times. The split is not
- * part of it. Free before the trainer is closed; NULL is fine. */
+ * left alone. Its bytes are taken beside the plan, for as long as it is kept. Putting it back
+ * checks that it is the same, bit for bit (BST_E_CORRUPT), and may be done several times. The split
+ * is not part of it. Free before the trainer is closed; NULL is fine. */
 struct bst_kept;
 BST_MUST_USE enum bst_err bst_trainer_keep(struct bst_trainer *t, struct bst_kept **out);
 BST_MUST_USE enum bst_err bst_trainer_restore(struct bst_kept *kept);
