@@ -122,6 +122,8 @@ static int take_option(struct tui_cli *out, int option, const char *value, FILE 
         if (value)
             return refuse(err, out->verb, "takes no argument: ", dashed);
         value = "";
+    } else if (!*value) {
+        return refuse(err, out->verb, "needs an argument that is not empty: ", dashed);
     }
     if (strchr(o->argument, '|') && !is_choice(o->argument, value)) {
         char why[80];

@@ -100,7 +100,8 @@ static void ready(void *arg)
     if (h->ready_fd < 0)
         return;
     into_log(h->r->dir);
-    dprintf(h->ready_fd, "%s\n", h->r->dir);
+    dprintf(h->ready_fd, "%d %u %s\n", h->r->made, h->r->had, h->r->dir);
+    h->r->handed_over = true;
     close(h->ready_fd);
     h->ready_fd = -1;
 }
@@ -130,8 +131,8 @@ int tui_run_here(const struct tui_call *c, struct tui_run *r)
 {
     struct headless h = {.c = c, .r = r, .ready_fd = ready_fd()};
     const char *every = tui_value(c, TUI_OPTION_LOG_EVERY);
-    if (every && (!bst_int_parse(every, &h.every) || h.every < 1))
-        return tui_usage(c, "--log-every is a whole number above 0, not %s", every);
+    if (every && !bst_int_parse(every, &h.every))
+        h.every = 0; /* refused before */
     struct bst_session_cfg cfg = {
         .preset = &r->preset,
         .presets = r->env,

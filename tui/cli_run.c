@@ -124,7 +124,8 @@ static int choose_dir(const struct tui_call *c, struct tui_run *r)
         int code = newest_of(c, r);
         return code ? code : resume(c, r);
     }
-    if (given ? bst_run_dir_at(given, r->dir) : bst_run_dir_new(BST_RUNS_ROOT, name, r->dir))
+    if (given ? bst_run_dir_at(given, r->dir, &r->made)
+              : bst_run_dir_new(BST_RUNS_ROOT, name, r->dir, &r->made))
         return tui_fail(c, TUI_EXIT_FAILED);
     return again ? resume(c, r) : TUI_EXIT_DONE;
 }
@@ -135,9 +136,11 @@ static int claim(const struct tui_call *c, struct tui_run *r)
     int code = choose_dir(c, r);
     if (code)
         return code;
+    r->had = bst_run_dir_had(r->dir);
     if (bst_run_lock(r->dir, &r->lock))
         return tui_fail(c, TUI_EXIT_FAILED);
-    if (tui_given(c, TUI_OPTION_RESUME) || !bst_run_dir_used(r->dir))
+    r->claimed = tui_given(c, TUI_OPTION_RESUME) || !bst_run_dir_used(r->dir);
+    if (r->claimed)
         return TUI_EXIT_DONE;
     return tui_usage(c, "%s has a run already; --resume goes on with it", r->dir);
 }
@@ -198,6 +201,20 @@ static int prepare(const struct tui_call *c, struct tui_run *r)
     return load_repeat(c, r);
 }
 
+/* A resumed run has a folder that was a run's, unless it had to be made. */
+void tui_run_clear_up(const struct tui_call *c, const struct tui_run *r, int code)
+{
+    bool failed = code == TUI_EXIT_FAILED || code == TUI_EXIT_USAGE, mine = r->lock >= 0;
+    if (!failed || !r->dir[0] || (!r->made && (!mine || tui_given(c, TUI_OPTION_RESUME))))
+        return;
+    if (r->claimed && !bst_run_dir_untrained(r->dir))
+        return;
+    bst_run_dir_discard(r->dir, r->made, mine ? r->had : ~0u);
+    if (r->claimed)
+        fprintf(c->err, "bstune run: nothing had been trained, so nothing is left of it in %s\n",
+                r->dir);
+}
+
 static bool has_terminal(void)
 {
     const char *term = getenv("TERM");
@@ -209,7 +226,9 @@ int tui_verb_run(const struct tui_call *c)
     struct tui_run *r = bst_xalloc(sizeof *r);
     r->lock = -1;
     r->env = bst_preset_env_new(c->nets);
-    int code = gather_sets(c, r);
+    int code = tui_check_numbers(c);
+    if (!code)
+        code = gather_sets(c, r);
     if (!code)
         code = prepare(c, r);
     if (!code && !tui_given(c, TUI_OPTION_HEADLESS) && has_terminal()) {
@@ -220,6 +239,8 @@ int tui_verb_run(const struct tui_call *c)
             code = copy_journal(c, r);
         if (!code)
             code = tui_run_here(c, r);
+        if (!r->handed_over)
+            tui_run_clear_up(c, r, code);
     }
     bst_run_unlock(r->lock);
     bst_preset_env_free(r->env);

@@ -11,6 +11,10 @@ struct tui_run {
     struct bst_preset preset;
     char dir[512]; /* claimed: `lock` is its owner's */
     int lock;
+    int made;         /* folders made for it, and which of a run's files were there before: */
+    unsigned had;     /* a start that comes to nothing leaves nothing */
+    bool claimed;     /* the folder is this run's */
+    bool handed_over; /* a console came; it is for its process to clear up, once it has been read */
     const char *sets[TUI_ARGS_MAX + 1]; /* --set, and --init as one */
     int n_sets;
     char init[BST_PRESET_PATH + 8];
@@ -26,6 +30,12 @@ int tui_run_spawn(const struct tui_call *c, struct tui_run *r);
 /* A console on `dir` with the options of the call; `env` for the preset picker. */
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
                      bool started_here, const struct tui_replay *replay);
+
+/* Options that are numbers, before anything is made: TUI_EXIT_USAGE says which is wrong. */
+int tui_check_numbers(const struct tui_call *c);
+/* Of a run that ended with `code`: when nothing had been trained, its folder goes, and that is
+ * said. */
+void tui_run_clear_up(const struct tui_call *c, const struct tui_run *r, int code);
 
 /* The descriptor on which a spawned trainer says that it is there. */
 #define TUI_READY_ENV "BSTUNE_READY_FD"

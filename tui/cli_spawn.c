@@ -9,6 +9,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/json.h"
+#include "core/run/run_dir.h"
 #include "tui/cli_run.h"
 #include "tui/console.h"
 
@@ -57,6 +58,16 @@ static int read_options(const struct tui_call *c, struct tui_console_cfg *cfg)
     cfg->no_bell = choice(c, TUI_OPTION_BELL) == 1;
     cfg->frames = (int)frames;
     return TUI_EXIT_DONE;
+}
+
+int tui_check_numbers(const struct tui_call *c)
+{
+    struct tui_console_cfg cfg = {0};
+    int64_t n = 1;
+    const char *every = tui_value(c, TUI_OPTION_LOG_EVERY);
+    if (every && (!bst_int_parse(every, &n) || n < 1))
+        return tui_usage(c, "--log-every is a whole number above 0, not %s", every);
+    return read_options(c, &cfg);
 }
 
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
@@ -132,23 +143,29 @@ static int spawn(const struct tui_call *c, int ready, pid_t *pid)
     return rc;
 }
 
-/* The run's folder; false when the trainer ended instead, having said why on standard error. */
-static bool read_ready(int fd, char *dir, size_t room)
+/* The run's folder, and what was there before; false when the trainer ended instead, having said
+ * why on standard error. */
+static bool read_ready(int fd, struct tui_run *r)
 {
+    char line[sizeof r->dir + 32];
     size_t len = 0;
+    int at = 0;
     for (;;) {
-        ssize_t n = read(fd, dir + len, room - 1 - len);
+        ssize_t n = read(fd, line + len, sizeof line - 1 - len);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return false;
         len += (size_t)n;
-        dir[len] = '\0';
-        char *end = strchr(dir, '\n');
-        if (end) {
-            *end = '\0';
-            return true;
-        }
+        line[len] = '\0';
+        char *end = strchr(line, '\n');
+        if (!end)
+            continue;
+        *end = '\0';
+        if (sscanf(line, "%d %u %n", &r->made, &r->had, &at) != 2)
+            return false;
+        snprintf(r->dir, sizeof r->dir, "%s", line + at);
+        return true;
     }
 }
 
@@ -174,13 +191,17 @@ int tui_run_spawn(const struct tui_call *c, struct tui_run *r)
         close(ends[0]);
         return TUI_EXIT_FAILED;
     }
-    bool there = read_ready(ends[0], r->dir, sizeof r->dir);
+    bool there = read_ready(ends[0], r);
     close(ends[0]);
     if (!there)
         return waitpid(pid, &status, 0) == pid ? exit_code(status) : TUI_EXIT_FAILED;
     int code = tui_open_console(c, r->env, r->dir, true, NULL);
     /* A run that has ended by now is what this command was for; else it goes on alone. */
-    if (waitpid(pid, &status, WNOHANG) == pid)
-        return exit_code(status);
+    if (waitpid(pid, &status, WNOHANG) != pid)
+        return code;
+    code = exit_code(status);
+    r->claimed = !bst_run_lock(r->dir, &r->lock);
+    if (r->claimed)
+        tui_run_clear_up(c, r, code);
     return code;
 }

@@ -216,8 +216,9 @@ static void farewell(const struct tui_app *app)
     if (app->cfg->replay)
         return;
     if (m->link_state == TUI_LINK_OVER && s->phase == BST_PHASE_FAILED)
-        snprintf(line, sizeof line, "run %s failed: %s%s%s; its log: %s/log\n", run, s->note_code,
-                 s->note_code[0] ? " " : "", s->note, app->cfg->run_dir);
+        snprintf(line, sizeof line, "run %s failed: %s%s%s%s%s%s\n", run, s->note_code,
+                 s->note_code[0] ? " " : "", s->note, s->update ? "; its log: " : "",
+                 s->update ? app->cfg->run_dir : "", s->update ? "/log" : "");
     else if (m->link_state == TUI_LINK_OVER)
         snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu\n", run,
                  m->link_why, s->epoch, (unsigned long long)s->update);

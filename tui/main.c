@@ -1,4 +1,6 @@
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "nets/nets.h"
 #include "tui/preset_cmd.h"
@@ -27,7 +29,11 @@ static int version(void)
 /* A pipe that was closed or a full disk is a failure of whatever was printed. */
 static int flushed(int code)
 {
-    bool bad = fflush(stdout) || ferror(stdout);
+    bool bad = ferror(stdout), now = fflush(stdout) != 0;
+    const char *why = now ? strerror(errno) : "not all of it could be written";
+    bad = bad || now;
+    if (bad)
+        fprintf(stderr, "bstune: standard output: %s\n", why);
     return bad && code == TUI_EXIT_DONE ? TUI_EXIT_FAILED : code;
 }
 

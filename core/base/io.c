@@ -94,8 +94,9 @@ enum bst_err bst_io_read_file(const char *path, size_t cap, char **data, size_t 
     /* A pipe that nobody writes to would hold the opening for ever. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return errno == ENOENT ? bst_fail(BST_E_NOTFOUND, "%s: %s", path, strerror(errno))
-                               : fail_errno(path);
+        return errno == ENOENT || errno == ENOTDIR
+                   ? bst_fail(BST_E_NOTFOUND, "%s: %s", path, strerror(errno))
+                   : fail_errno(path);
     enum bst_err err = BST_OK;
     if (fstat(fd, &st))
         err = fail_errno(path);

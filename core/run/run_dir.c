@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,8 +69,28 @@ static int highest(const char *root, const char *preset)
     return most;
 }
 
-enum bst_err bst_run_dir_new(const char *root, const char *preset, char dir[512])
+/* Of `path`, how many folders from the last upwards are not there. */
+static int missing(const char *path)
 {
+    char some[PATH_MAX];
+    struct stat st;
+    int n = 0;
+    snprintf(some, sizeof some, "%s", path);
+    for (size_t len = strlen(some); len && lstat(some, &st); n++) {
+        while (len && some[len - 1] == '/')
+            len--;
+        while (len && some[len - 1] != '/')
+            len--;
+        while (len > 1 && some[len - 1] == '/')
+            len--;
+        some[len] = '\0';
+    }
+    return n;
+}
+
+enum bst_err bst_run_dir_new(const char *root, const char *preset, char dir[512], int *made)
+{
+    *made = missing(root);
     BST_TRY(bst_io_make_dirs(root, 0777));
     int first = highest(root, preset) + 1;
     for (int n = first; n < first + NAME_TRIES; n++) {
@@ -77,16 +98,19 @@ enum bst_err bst_run_dir_new(const char *root, const char *preset, char dir[512]
         snprintf(name, sizeof name, "%.100s-%d", preset, n);
         bst_run_path(root, name, path);
         /* mkdir decides between starters that chose the same number. */
-        if (!mkdir(path, 0700))
+        if (!mkdir(path, 0700)) {
+            ++*made;
             return full_path(path, dir);
+        }
         if (errno != EEXIST)
             return bst_fail(BST_E_IO, "%s: %s", path, strerror(errno));
     }
     return bst_fail(BST_E_EXISTS, "%s: no number is free for %s", root, preset);
 }
 
-enum bst_err bst_run_dir_at(const char *path, char dir[512])
+enum bst_err bst_run_dir_at(const char *path, char dir[512], int *made)
 {
+    *made = missing(path);
     BST_TRY(bst_io_make_dirs(path, 0700));
     return full_path(path, dir);
 }
@@ -168,7 +192,31 @@ enum bst_err bst_run_info_write(const struct bst_run_info *info)
     return err;
 }
 
-enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out)
+/* What is known of a trainer that answers where the run's own files do not say it. */
+static bool ask_socket(const char *dir, struct bst_run_info *out)
+{
+    char real[512], path[BST_SOCKET_PATH];
+    struct ucred peer;
+    socklen_t n = sizeof peer;
+    int fd;
+    if (full_path(dir, real))
+        bst_copy_text(real, sizeof real, dir);
+    if (bst_socket_path(real, path) || bst_socket_connect(path, &fd))
+        return false;
+    bool known = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n);
+    close(fd);
+    const char *base = strrchr(real, '/');
+    *out = (struct bst_run_info){.pid = known ? peer.pid : 0, .live = true};
+    bst_copy_text(out->name, sizeof out->name, base ? base + 1 : real);
+    bst_copy_text(out->dir, sizeof out->dir, real);
+    bst_copy_text(out->socket, sizeof out->socket, path);
+    bst_copy_text(out->state, sizeof out->state, "running");
+    if (gethostname(out->host, sizeof out->host - 1))
+        out->host[0] = '\0';
+    return true;
+}
+
+static enum bst_err read_info(const char *dir, struct bst_run_info *out)
 {
     char path[768], *text;
     size_t n;
@@ -176,12 +224,16 @@ enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out)
     bst_run_path(dir, "run.json", path);
     enum bst_err err = bst_io_read_file(path, INFO_CAP, &text, &n);
     if (err)
-        return bst_fail(err == BST_E_NOTFOUND ? err : BST_E_IO, "%s: no run here", dir);
-    json_t *o = json_loadb(text, n, 0, NULL);
+        return err == BST_E_NOTFOUND ? bst_fail(err, "%s: no run here", dir) : err;
+    json_error_t why;
+    json_t *o = json_loadb(text, n, 0, &why);
     bst_free(text);
-    if (!json_is_object(o)) {
+    if (!json_is_object(o) || !*bst_json_text(o, "name")) {
         json_decref(o);
-        return bst_fail(BST_E_CORRUPT, "%s: cannot be read", path);
+        return bst_fail(BST_E_CORRUPT,
+                        "%s: damaged%s%s; the run itself may be whole: --resume "
+                        "writes this file anew",
+                        path, o ? "" : ", ", o ? "" : why.text);
     }
     bst_fields_read(info_fields, N_INFO, o, out);
     json_decref(o);
@@ -191,6 +243,16 @@ enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out)
     if (!out->live && !strcmp(out->state, "running"))
         bst_copy_text(out->state, sizeof out->state, "killed");
     return BST_OK;
+}
+
+enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out)
+{
+    enum bst_err err = read_info(dir, out);
+    if (!err)
+        return err;
+    char words[600];
+    bst_copy_text(words, sizeof words, bst_err_text());
+    return ask_socket(dir, out) ? BST_OK : bst_fail(err, "%s", words);
 }
 
 static int newer(const void *a, const void *b)
@@ -209,8 +271,15 @@ struct runs {
 static void add_run(struct runs *runs, const char *path, bool only_live)
 {
     struct bst_run_info info;
-    if (bst_run_info_read(path, &info) || (only_live && !info.live))
+    enum bst_err err = bst_run_info_read(path, &info);
+    if (err == BST_E_NOTFOUND || (only_live && !info.live))
         return;
+    if (err) {
+        const char *base = strrchr(path, '/');
+        info = (struct bst_run_info){.state = "damaged"};
+        bst_copy_text(info.name, sizeof info.name, base ? base + 1 : path);
+        bst_copy_text(info.dir, sizeof info.dir, path);
+    }
     for (int i = 0; i < runs->n; i++)
         if (!strcmp(runs->list[i].dir, info.dir))
             return;
@@ -243,6 +312,24 @@ static bool is_link(const char *name)
     return n > end && !strcmp(name + n - end, link_end);
 }
 
+static void add_link(struct runs *runs, const char *path)
+{
+    char target[512];
+    struct stat st;
+    int before = runs->n;
+    if (!stat(path, &st) || errno != ENOENT) {
+        add_run(runs, path, true);
+        return;
+    }
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = '\0';
+    /* A trainer may live on without its folder. */
+    if (n > 0)
+        add_run(runs, target, true);
+    if (runs->n == before)
+        unlink(path);
+}
+
 static void add_registered(struct runs *runs)
 {
     char dir[BST_SOCKET_PATH];
@@ -252,14 +339,9 @@ static void add_registered(struct runs *runs)
     DIR *d = opendir(dir);
     while (d && (e = readdir(d)) != NULL) {
         char path[768];
-        struct stat st;
         bst_run_path(dir, e->d_name, path);
-        if (!is_link(e->d_name))
-            continue;
-        if (stat(path, &st) && errno == ENOENT)
-            unlink(path);
-        else
-            add_run(runs, path, true);
+        if (is_link(e->d_name))
+            add_link(runs, path);
     }
     if (d)
         closedir(d);
@@ -361,18 +443,17 @@ enum bst_err bst_run_find(const char *root, const char *what, char dir[512])
 {
     char path[768];
     struct bst_run_info info;
+    enum bst_err err = BST_E_NOTFOUND;
     if (!what)
         return find_only(root, dir);
     if (bst_text_is_name(what)) {
         bst_run_path(root, what, path);
-        if (!bst_run_info_read(path, &info)) {
-            bst_copy_text(dir, 512, info.dir);
-            return BST_OK;
-        }
+        err = bst_run_info_read(path, &info);
     }
-    if (!bst_run_info_read(what, &info)) {
-        bst_copy_text(dir, 512, info.dir);
-        return BST_OK;
-    }
-    return find_by_name(root, what, dir);
+    if (err == BST_E_NOTFOUND)
+        err = bst_run_info_read(what, &info);
+    if (err == BST_E_NOTFOUND)
+        return find_by_name(root, what, dir);
+    bst_copy_text(dir, 512, info.dir);
+    return err;
 }

@@ -22,12 +22,22 @@ struct bst_run_info {
     bool live;             /* somebody holds the lock */
 };
 
-/* Makes root/PRESET-N for the lowest N above all that are there; gives its full path. */
-BST_MUST_USE enum bst_err bst_run_dir_new(const char *root, const char *preset, char dir[512]);
+/* Makes root/PRESET-N for the lowest N above all that are there; gives its full path. *made: how
+ * many folders had to be made, from the last upwards; also on failure. */
+BST_MUST_USE enum bst_err bst_run_dir_new(const char *root, const char *preset, char dir[512],
+                                          int *made);
 /* Makes `path` if it is missing; gives its full path. */
-BST_MUST_USE enum bst_err bst_run_dir_at(const char *path, char dir[512]);
+BST_MUST_USE enum bst_err bst_run_dir_at(const char *path, char dir[512], int *made);
 /* True when files of a run are in it. */
 bool bst_run_dir_used(const char *dir);
+
+/* Which of a run's files are in the folder; for bst_run_dir_discard. */
+unsigned bst_run_dir_had(const char *dir);
+/* The run that ended here has neither an update nor a checkpoint. */
+bool bst_run_dir_untrained(const char *dir);
+/* By the owner of the lock: takes away the run's files but those that it `had` before, and as many
+ * folders as were `made`, each only when it is empty. */
+void bst_run_dir_discard(const char *dir, int made, unsigned had);
 
 /* BST_E_EXISTS, with the owner's pid where it is known, when the run has an owner. */
 BST_MUST_USE enum bst_err bst_run_lock(const char *dir, int *fd);
@@ -35,7 +45,8 @@ void bst_run_unlock(int fd);
 bool bst_run_is_live(const char *dir);
 
 BST_MUST_USE enum bst_err bst_run_info_write(const struct bst_run_info *info);
-/* BST_E_NOTFOUND when there is no run in `dir`. */
+/* BST_E_NOTFOUND when there is no run in `dir`; another error when its run.json is damaged. Where
+ * that file, or the whole folder, is gone and the trainer lives, what can be known without it. */
 BST_MUST_USE enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out);
 
 /* A link beside the run's socket, by which the runs of this machine are found from any folder. It

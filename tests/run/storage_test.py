@@ -4,8 +4,9 @@ import os
 import pathlib
 import resource
 import shutil
+import subprocess
 
-from bst import Place, check, main, signal, until
+from bst import BSTUNE, TINY, Place, check, main, signal, until
 
 LONG = {"max_epochs": 4000, "eval_interval": "never"}
 
@@ -170,6 +171,77 @@ def a_folder_that_cannot_be():
             check(rc == 1 and d.split("/x")[0] in err, f"{d}: {rc} {err}")
 
 
+def sets(**more):
+    both = {**TINY, **{k.replace("__", "."): v for k, v in more.items()}}
+    return [x for k, v in both.items() for x in ("--set", f"{k}={v}")]
+
+
+def a_start_that_fails_leaves_nothing():
+    with Place() as p:
+        other = p.start("other", max_epochs=1, model__width=8, warmup_epochs=0).end().dir / "weights.safetensors"
+        (p.path / "torn").write_bytes(other.read_bytes()[:1000])
+        own = p.path / "own"
+        own.mkdir()
+        (own / "log").write_text("mine")
+        before = sorted(x.name for x in p.path.iterdir())
+        rows = (
+            (("--init", "nosuch.safetensors"), "nosuch.safetensors", True), (("--init", "torn"), "torn", True),
+            (("--init", str(other)), "BST-405", True), (("--init", str(p.path)), str(p.path), True),
+            (("--set", "data.format=imagefolder", "--set", "data.path=nosuch"), "nosuch", True),
+            (("--set", "data.format=cifar10", "--set", "data.path=nosuch"), "nosuch", True),
+            (("--log-every", "0"), "--log-every", False), (("--refresh", "0.1"), "--refresh is 0.25 to 60", False),
+            (("--run-dir", ""), "not empty: --run-dir", False), (("--init", ""), "not empty: --init", False),
+        )
+        for args, words, started in rows:
+            rc, _, err = p.cli("run", "quickstart", "--headless", *sets(), *args)
+            check(rc in (1, 2) and words in err and ("nothing is left" in err) == started, f"{args}: {rc} {err}")
+            check(sorted(x.name for x in p.path.iterdir()) == before, f"{args} left {list(p.path.iterdir())}")
+        # Folders on the way go too, and what was there before stays.
+        rc, _, err = p.cli("run", "quickstart", "--headless", *sets(), "--init", "torn", "--run-dir", "a/b/c")
+        check(rc and sorted(x.name for x in p.path.iterdir()) == before, f"a/b/c stays: {err}")
+        rc, _, err = p.cli("run", "quickstart", "--headless", *sets(), "--init", "torn", "--run-dir", "own")
+        check(rc and [x.name for x in own.iterdir()] == ["log"] and (own / "log").read_text() == "mine", f"{list(own.iterdir())}")
+        rc, _, err = p.cli("run", "--headless", "--resume", "--run-dir", "typo")
+        check(rc == 2 and not (p.path / "typo").exists(), f"{rc} {err}")
+        # A run that has trained keeps all it has, and so does one that cannot be resumed for now.
+        r = p.start("k", max_epochs=400, checkpoint_interval="10st")
+        r.wait_update(25)
+        r.send(signal.SIGKILL)
+        r.process.wait()
+        kept = sorted(x.name for x in r.dir.iterdir())
+        (r.dir / "preset.yaml").write_text((r.dir / "preset.yaml").read_text().replace("train_count: 640", "train_count: 641")
+                                           .replace("width: 4", "width: 8"))
+        rc, _, err = p.cli("run", "--headless", "--resume", "--run-dir", r.dir)
+        check(rc and "nothing is left" not in err and set(kept) <= {x.name for x in r.dir.iterdir()}, f"{rc} {err}")
+
+
+def damaged_run_json_is_named():
+    with Place() as p:
+        rc, _, err = p.cli("run", "quickstart", "--headless", *sets(max_epochs=1, warmup_epochs=0))
+        check(rc == 0, err)
+        info = p.path / "runs/quickstart-1/run.json"
+        good = info.read_bytes()
+        for bad in (good[:40], b"", b"[]", b"{}", b"\0" * 100):
+            info.write_bytes(bad)
+            for verb in ("status", "stop", "attach"):
+                for which in ("quickstart-1", "runs/quickstart-1"):
+                    rc, _, err = p.cli(verb, which)
+                    check(rc == 1 and "run.json: damaged" in err, f"{verb} {which}: {rc} {err}")
+            rc, out, _ = p.cli("list")
+            check(rc == 0 and "quickstart-1" in out and "damaged" in out, out)
+        rc, _, err = p.cli("run", "--headless", "--resume", "--run-dir", "runs/quickstart-1")
+        check(rc == 0 and p.cli("status", "quickstart-1")[0] == 0, f"not mended: {rc} {err}")
+
+
+def a_full_output_is_said():
+    with Place() as p:
+        for args in (["preset", "list"], ["--help"], ["list", "--json"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([BSTUNE, *args], env=p.env, cwd=p.path, stdout=full, stderr=subprocess.PIPE,
+                                      encoding="utf-8", timeout=60)
+            check(done.returncode == 1 and "standard output: No space left" in done.stderr, f"{args}: {done}")
+
+
 def secrets_stay_outside():
     with Place() as p:
         p.env["TOKEN"] = "sesame-open-4711"
@@ -182,4 +254,5 @@ def secrets_stay_outside():
 if __name__ == "__main__":
     main(a_full_disk_loses_nothing, a_journal_that_cannot_be_written_refuses_changes, a_damaged_checkpoint_is_passed_over,
          a_run_does_not_start_over_when_none_loads, a_torn_journal_is_mended, a_damaged_journal_is_refused,
-         links_are_not_followed, a_folder_that_cannot_be, secrets_stay_outside)
+         links_are_not_followed, a_folder_that_cannot_be, a_start_that_fails_leaves_nothing,
+         damaged_run_json_is_named, a_full_output_is_said, secrets_stay_outside)

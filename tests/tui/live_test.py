@@ -294,6 +294,23 @@ def a_finished_run():
         t.close()
 
 
+def a_start_that_fails():
+    """Its reason is read in the console, and then nothing of it is left."""
+    place = tempfile.mkdtemp(prefix="bst-tui-")
+    args = [BSTUNE, "run", "quickstart", "--init", "nosuch.safetensors"]
+    for k, v in TINY.items():
+        args += ["--set", f"{k}={v}"]
+    t = Terminal(args, 100, 24, env={"BSTUNE_SOCKET_DIR": place + "/s", "OMP_NUM_THREADS": "1"}, cwd=place)
+    t.expect("nosuch.safetensors")
+    t.send("q")
+    code = t.wait_end()
+    said = t.raw[-600:].decode(errors="replace")
+    assert code in (1, 2) and "failed: " in said and "nothing is left of it" in said and "/log" not in said, said
+    assert "runs" not in os.listdir(place), os.listdir(place)
+    t.close()
+    shutil.rmtree(place, ignore_errors=True)
+
+
 def idle_bytes():
     """At most 1 kB/s at 80×24 while a real run is watched for six seconds."""
     with Session(**{"data.train_count": 60000, "model.width": 8}) as s:
@@ -307,4 +324,5 @@ def idle_bytes():
 
 if __name__ == "__main__":
     run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
-         outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run, idle_bytes])
+         outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run,
+         a_start_that_fails, idle_bytes])

@@ -361,6 +361,7 @@ static void one_process_holds_a_run(void **state)
 static void runs_are_named_and_found(void **state)
 {
     char root[600], a[512], b[512], found[512];
+    int made;
     struct bst_run_info info = {.name = "quick-1", .state = "running", .host = "here", .pid = 1};
     (void)state;
     /* The runs that live on this machine are found too: none but those of this folder. */
@@ -368,8 +369,8 @@ static void runs_are_named_and_found(void **state)
     snprintf(root, sizeof root, "%s/runs", dir);
     setenv("BSTUNE_SOCKET_DIR", dir, 1); /* not the runs that live on this machine */
     assert_int_equal(bst_run_find(root, NULL, found), BST_E_NOTFOUND);
-    assert_int_equal(bst_run_dir_new(root, "quick", a), BST_OK);
-    assert_int_equal(bst_run_dir_new(root, "quick", b), BST_OK);
+    assert_int_equal(bst_run_dir_new(root, "quick", a, &made), BST_OK);
+    assert_int_equal(bst_run_dir_new(root, "quick", b, &made), BST_OK);
     assert_string_equal(strrchr(a, '/'), "/quick-1");
     assert_string_equal(strrchr(b, '/'), "/quick-2");
     strcpy(info.dir, a);
