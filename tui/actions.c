@@ -188,6 +188,7 @@ static const struct {
     [TUI_REQ_PANE_4] = {tui_do_toggle_pane, 3},
     [TUI_REQ_PANE_5] = {tui_do_toggle_pane, 4},
     [TUI_REQ_PANE_6] = {tui_do_toggle_pane, 5},
+    [TUI_REQ_PANE_7] = {tui_do_toggle_pane, 6},
     [TUI_REQ_PANE_RESET] = {tui_do_reset_panes, 0},
     [TUI_REQ_PANE_NEXT] = {tui_do_move_focus, 1},
     [TUI_REQ_PANE_PREVIOUS] = {tui_do_move_focus, -1},

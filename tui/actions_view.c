@@ -37,7 +37,7 @@ unsigned tui_do_reset_panes(struct tui_app *app, int arg)
 {
     struct tui_view *v = &app->model.view;
     (void)arg;
-    v->shown = (1u << TUI_N_PANES) - 1;
+    v->shown = TUI_PANES_SHOWN;
     v->maximised = v->layers = false;
     v->focus = TUI_PANE_LOSS;
     v->span = v->end = 0;

@@ -26,26 +26,28 @@ struct plan {
 
 /* clang-format off */
 static const struct plan plans[] = {
-    [TUI_SIZE_COMPACT] = {1, {{1, 1, {{1, 6, {{TUI_PANE_LOSS, 5}, {TUI_PANE_THROUGHPUT, 2},
+    [TUI_SIZE_COMPACT] = {1, {{1, 1, {{1, 7, {{TUI_PANE_LOSS, 5}, {TUI_PANE_THROUGHPUT, 2},
                                               {TUI_PANE_GRADIENT, 3}, {TUI_PANE_DEVICES, 1},
-                                              {TUI_PANE_SCHEDULE, 2}, {TUI_PANE_EVENTS, 2}}}}}}},
+                                              {TUI_PANE_SCHEDULE, 2}, {TUI_PANE_NOISE, 3},
+                                              {TUI_PANE_EVENTS, 2}}}}}}},
     [TUI_SIZE_STANDARD] = {3, {{10, 2, {{29, 1, {{TUI_PANE_LOSS, 1}}},
                                         {21, 2, {{TUI_PANE_DEVICES, 1}, {TUI_PANE_THROUGHPUT, 2}}}}},
                                {7, 2, {{29, 1, {{TUI_PANE_GRADIENT, 1}}},
-                                       {21, 1, {{TUI_PANE_SCHEDULE, 1}}}}},
+                                       {21, 2, {{TUI_PANE_SCHEDULE, 1}, {TUI_PANE_NOISE, 1}}}}},
                                {3, 1, {{1, 1, {{TUI_PANE_EVENTS, 1}}}}}}},
     [TUI_SIZE_FULL] = {2, {{28, 2, {{60, 2, {{TUI_PANE_LOSS, 5}, {TUI_PANE_GRADIENT, 4}}},
-                                    {40, 3, {{TUI_PANE_DEVICES, 1}, {TUI_PANE_THROUGHPUT, 4},
-                                             {TUI_PANE_SCHEDULE, 4}}}}},
+                                    {40, 4, {{TUI_PANE_DEVICES, 1}, {TUI_PANE_THROUGHPUT, 4},
+                                             {TUI_PANE_SCHEDULE, 4}, {TUI_PANE_NOISE, 5}}}}},
                            {8, 1, {{1, 1, {{TUI_PANE_EVENTS, 1}}}}}}},
 };
 /* clang-format on */
 
 /* Rows inside box or rule that a pane needs to say anything. */
-static const int least_rows[TUI_N_PANES] = {1, 4, 5, 4, 4, 2};
+static const int least_rows[TUI_N_PANES] = {1, 4, 5, 4, 4, 2, 5};
 /* Left out first, to last, where there is no room. */
-static const int leave_order[] = {TUI_PANE_SCHEDULE, TUI_PANE_EVENTS,     TUI_PANE_DEVICES,
-                                  TUI_PANE_GRADIENT, TUI_PANE_THROUGHPUT, TUI_PANE_LOSS};
+static const int leave_order[] = {TUI_PANE_SCHEDULE, TUI_PANE_EVENTS,   TUI_PANE_DEVICES,
+                                  TUI_PANE_NOISE,    TUI_PANE_GRADIENT, TUI_PANE_THROUGHPUT,
+                                  TUI_PANE_LOSS};
 
 static int clamp(int v, int low, int high)
 {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* In the order of the keys 1 to 6. */
+/* In the order of the keys 1 to 7. */
 enum tui_pane_id {
     TUI_PANE_DEVICES,
     TUI_PANE_THROUGHPUT,
@@ -12,8 +12,12 @@ enum tui_pane_id {
     TUI_PANE_GRADIENT,
     TUI_PANE_SCHEDULE,
     TUI_PANE_EVENTS,
+    TUI_PANE_NOISE,
     TUI_N_PANES,
 };
+
+/* At the start: the noise scale is not something every run has. */
+#define TUI_PANES_SHOWN (((1u << TUI_N_PANES) - 1) & ~(1u << TUI_PANE_NOISE))
 
 enum tui_size {
     TUI_SIZE_LINE,     /* below 40×10: a line or a few, no panes */

@@ -15,11 +15,11 @@ void tui_model_init(struct tui_model *m)
     memset(m, 0, sizeof *m);
     m->history = &no_history;
     m->view.focus = TUI_PANE_LOSS;
-    m->view.shown = (1u << TUI_N_PANES) - 1;
+    m->view.shown = TUI_PANES_SHOWN;
     m->view.smooth = true;
     m->view.autoscale = true;
     /* Norms go over decades; a loss and a rate are read off a linear scale first. */
-    m->view.log = 1u << TUI_PANE_GRADIENT;
+    m->view.log = 1u << TUI_PANE_GRADIENT | 1u << TUI_PANE_NOISE;
 }
 
 void tui_model_fini(struct tui_model *m)
@@ -81,6 +81,7 @@ void tui_model_follow(struct tui_model *m, struct tui_link *link)
         m->n_updates = least(m->n_updates, m->history->n_updates);
         m->n_evals = least(m->n_evals, m->history->n_evals);
         m->n_events = least(m->n_events, m->history->n_events);
+        m->n_noise = least(m->n_noise, m->history->n_noise);
         return;
     }
     if (s) {
@@ -91,6 +92,7 @@ void tui_model_follow(struct tui_model *m, struct tui_link *link)
     m->n_updates = m->history->n_updates;
     m->n_evals = m->history->n_evals;
     m->n_events = m->history->n_events;
+    m->n_noise = m->history->n_noise;
 }
 
 bool tui_model_may_change(const struct tui_model *m, char *why, size_t room)

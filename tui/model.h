@@ -91,9 +91,9 @@ struct tui_model {
     double ended;    /* s since 1970; 0: not, or not known when */
     char holder[80]; /* of the lease */
     bool has_lease;
-    bool behind;                       /* the history is still being read */
-    const struct bst_history *history; /* borrowed from the link */
-    int n_updates, n_evals, n_events;  /* of it that are shown; less than all when frozen */
+    bool behind;                               /* the history is still being read */
+    const struct bst_history *history;         /* borrowed from the link */
+    int n_updates, n_evals, n_events, n_noise; /* of it that are shown; less than all when frozen */
     struct tui_armed armed;
     struct tui_view view;
     struct tui_prompt prompt;

@@ -19,8 +19,8 @@ struct tui_pane {
 };
 
 extern const struct tui_pane tui_pane_devices, tui_pane_throughput, tui_pane_loss,
-    tui_pane_gradient, tui_pane_schedule, tui_pane_events;
-extern const struct tui_pane *const tui_panes[TUI_N_PANES]; /* in the order of the keys 1 to 6 */
+    tui_pane_gradient, tui_pane_schedule, tui_pane_events, tui_pane_noise;
+extern const struct tui_pane *const tui_panes[TUI_N_PANES]; /* in the order of the keys 1 to 7 */
 
 /* Helpers that several panes use. */
 /* Words of a title, one after the other: "train 0.412" with the number in its style. Returns the

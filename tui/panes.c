@@ -10,6 +10,7 @@ const struct tui_pane *const tui_panes[TUI_N_PANES] = {
     [TUI_PANE_DEVICES] = &tui_pane_devices,   [TUI_PANE_THROUGHPUT] = &tui_pane_throughput,
     [TUI_PANE_LOSS] = &tui_pane_loss,         [TUI_PANE_GRADIENT] = &tui_pane_gradient,
     [TUI_PANE_SCHEDULE] = &tui_pane_schedule, [TUI_PANE_EVENTS] = &tui_pane_events,
+    [TUI_PANE_NOISE] = &tui_pane_noise,
 };
 
 int tui_title_item(struct tui_area a, int x, enum tui_style style, const char *label,

@@ -196,6 +196,37 @@ struct tui_series tui_series_evals(struct tui_evals *e, const struct tui_model *
         .at = eval_point, .arg = e, .n = w->n_evals, .style = style, .mark = L'◆'};
 }
 
+static void noise_point(void *arg, int i, double *x, double *y)
+{
+    struct tui_noise *n = arg;
+    const struct bst_history_noise *v = &n->m->history->noise[n->first + i];
+    int at = update_at(n->m, v->samples);
+    if (at == n->m->n_updates)
+        at--;
+    *x = at >= 0 ? update_x(n->m, at) : 0;
+    *y = n->field == TUI_NOISE_SCALE ? v->scale : n->field == TUI_NOISE_LOW ? v->low : v->high;
+}
+
+struct tui_series tui_series_noise(struct tui_noise *v, const struct tui_model *m,
+                                   const struct tui_window *w, enum tui_noise_field field,
+                                   enum tui_style style)
+{
+    const struct bst_history_noise *list = m->history->noise;
+    double from = w->n ? m->history->updates[w->first].samples : 0;
+    double to = w->n ? m->history->updates[w->first + w->n - 1].samples : 0;
+    int first = 0, n = 0;
+    while (first < m->n_noise && list[first].samples < from)
+        first++;
+    while (first + n < m->n_noise && list[first + n].samples <= to)
+        n++;
+    *v = (struct tui_noise){m, first, field};
+    return (struct tui_series){.at = noise_point,
+                               .arg = v,
+                               .n = n,
+                               .style = style,
+                               .every = field == TUI_NOISE_SCALE ? 1 : 3};
+}
+
 void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct tui_window *w,
                     int pane)
 {

@@ -29,6 +29,14 @@ struct tui_evals {
     struct tui_window win;
 };
 
+enum tui_noise_field { TUI_NOISE_SCALE, TUI_NOISE_LOW, TUI_NOISE_HIGH };
+
+struct tui_noise {
+    const struct tui_model *m;
+    int first;
+    enum tui_noise_field field;
+};
+
 void tui_window_make(const struct tui_model *m, struct tui_window *w);
 /* The window in samples: first and last; what keys move. */
 void tui_window_samples(const struct tui_model *m, double *from, double *to);
@@ -39,6 +47,10 @@ struct tui_series tui_series_updates(struct tui_updates *u, const struct tui_mod
                                      enum tui_style style);
 struct tui_series tui_series_evals(struct tui_evals *e, const struct tui_model *m,
                                    const struct tui_window *w, enum tui_style style);
+/* The noise scale, or an end of its interval. `v` must outlive the series. */
+struct tui_series tui_series_noise(struct tui_noise *v, const struct tui_model *m,
+                                   const struct tui_window *w, enum tui_noise_field field,
+                                   enum tui_style style);
 /* Updates that an exponential mean in this window spans; 1: none. */
 int tui_smooth_span(const struct tui_model *m, const struct tui_window *w);
 /* Everything a history chart has in common: window, axis, scale. */

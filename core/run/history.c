@@ -26,7 +26,7 @@ struct tail { /* a growing file */
 struct reader {
     struct bst_history h;
     struct tail metrics, journal;
-    int room_updates, room_evals, room_events;
+    int room_updates, room_evals, room_noise, room_events;
     int n_notes; /* events that came from the metrics */
 };
 
@@ -48,6 +48,8 @@ static void drop_after(struct reader *r, double samples)
     struct bst_history *h = &r->h;
     while (h->n_evals && h->evals[h->n_evals - 1].samples > samples)
         h->n_evals--;
+    while (h->n_noise && h->noise[h->n_noise - 1].samples > samples)
+        h->n_noise--;
 }
 
 static void add_update(struct reader *r, const json_t *o)
@@ -91,6 +93,18 @@ static void add_eval(struct reader *r, const json_t *o)
     h->evals[h->n_evals++] = e;
 }
 
+static void add_noise(struct reader *r, const json_t *o)
+{
+    struct bst_history *h = &r->h;
+    struct bst_history_noise v = {real_or_nan(o, "samples"), real_or_nan(o, "noise_scale"),
+                                  real_or_nan(o, "low"), real_or_nan(o, "high"),
+                                  real_or_nan(o, "efficiency")};
+    if (!(v.samples >= 0))
+        return;
+    h->noise = room_for(h->noise, h->n_noise, &r->room_noise, sizeof *h->noise);
+    h->noise[h->n_noise++] = v;
+}
+
 /* Kept in the order of time, since two files bring them. */
 static void add_event(struct reader *r, const struct bst_history_event *e)
 {
@@ -129,6 +143,8 @@ static void take_metrics(struct reader *r, const json_t *o)
         add_update(r, o);
     } else if (!strcmp(type, "eval")) {
         add_eval(r, o);
+    } else if (!strcmp(type, "noise")) {
+        add_noise(r, o);
     } else if (!strcmp(type, "note")) {
         struct bst_history_event e = read_event(o, "trainer");
         add_event(r, &e);
@@ -164,7 +180,7 @@ static void forget(struct reader *r, const struct tail *t)
     bool metrics = t == &r->metrics;
     int n = 0;
     if (metrics)
-        h->n_updates = h->n_evals = 0;
+        h->n_updates = h->n_evals = h->n_noise = 0;
     for (int i = 0; i < h->n_events; i++)
         if ((h->events[i].seq == 0) != metrics)
             h->events[n++] = h->events[i];
@@ -260,6 +276,7 @@ void bst_history_close(struct bst_history *h)
     bst_frames_fini(&r->journal.lines);
     bst_free(h->updates);
     bst_free(h->evals);
+    bst_free(h->noise);
     bst_free(h->events);
     bst_free(r);
 }

@@ -22,6 +22,10 @@ struct bst_history_eval {
     double samples, loss, accuracy;
 };
 
+struct bst_history_noise { /* NaN where it was not known */
+    double samples, scale, low, high, efficiency;
+};
+
 struct bst_history_event { /* a journal entry or a diagnostic */
     double samples, wall;
     uint64_t seq, update;
@@ -34,8 +38,9 @@ struct bst_history_event { /* a journal entry or a diagnostic */
 struct bst_history {
     struct bst_history_update *updates;
     struct bst_history_eval *evals;
+    struct bst_history_noise *noise;
     struct bst_history_event *events;
-    int n_updates, n_evals, n_events;
+    int n_updates, n_evals, n_noise, n_events;
     uint64_t generation; /* grows when anything was added */
 };
 

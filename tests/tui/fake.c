@@ -100,6 +100,13 @@ static void add_update(struct fake *f, int total)
     }
     h->n_updates++;
     h->generation++;
+    if (h->n_updates % 8 == 0) {
+        bool known = h->n_updates >= 64;
+        double scale = 90 + 60 * epoch + 12 * sin(h->n_updates), wide = 1.2 + 2 * exp(-epoch);
+        h->noise[h->n_noise++] = (struct bst_history_noise){
+            samples, known ? scale : NAN, known ? scale / wide : NAN, known ? scale * wide : NAN,
+            known ? scale / (scale + BATCH) : NAN};
+    }
     if ((long)(samples / EPOCH) > (long)((samples - BATCH) / EPOCH))
         h->evals[h->n_evals++] = (struct bst_history_eval){samples, 0.36 + 0.5 * exp(-epoch),
                                                            0.915 - 0.12 * exp(-0.8 * epoch)};
@@ -112,6 +119,7 @@ static void make_history(struct fake *f, int n)
     struct bst_history *h = &f->history;
     h->updates = bst_xcalloc(MOST, sizeof *h->updates);
     h->evals = bst_xcalloc(64, sizeof *h->evals);
+    h->noise = bst_xcalloc(MOST / 8 + 1, sizeof *h->noise);
     for (int i = 0; i < n; i++)
         add_update(f, n);
 }
@@ -147,6 +155,23 @@ static void make_devices(struct bst_status *s, int n)
         d->samples_per_sec = is(1080 - 10 * i);
         d->threads = 8;
     }
+}
+
+static void make_noise(struct fake *f)
+{
+    struct bst_status *s = &f->status;
+    const struct bst_history_noise *v = &f->history.noise[f->history.n_noise - 1];
+    s->noise_updates = (uint64_t)f->history.n_updates;
+    if (f->kind == FAKE_DIVERGED) {
+        snprintf(s->noise_state, sizeof s->noise_state, "interval spans more than 10 times");
+        return;
+    }
+    snprintf(s->noise_state, sizeof s->noise_state, "known");
+    s->noise_scale = is(v->scale);
+    s->noise_low = is(v->low);
+    s->noise_high = is(v->high);
+    s->noise_efficiency = is(v->efficiency);
+    s->noise_cost = is(0.0004);
 }
 
 static void make_status(struct fake *f)
@@ -190,6 +215,7 @@ static void make_status(struct fake *f)
     s->eta_seconds = is((double)(s->samples_total - s->samples) / 2150);
     s->elapsed_seconds = is(u->seconds);
     s->last_checkpoint_samples = is(3.0 * EPOCH);
+    make_noise(f);
     make_layers(s, 22, f->kind == FAKE_DIVERGED);
     if (f->history.n_evals) {
         const struct bst_history_eval *e = &f->history.evals[f->history.n_evals - 1];
@@ -230,6 +256,7 @@ static void fake_close(struct tui_link *l)
     struct fake *f = (struct fake *)l;
     bst_free(f->history.updates);
     bst_free(f->history.evals);
+    bst_free(f->history.noise);
     bst_free(f->history.events);
     bst_free(f);
 }

@@ -288,12 +288,16 @@ static void history_follows_and_goes_back(void **state)
         }
     }
     bst_metrics_add(m, "{\"type\":\"eval\",\"samples\":100,\"loss\":2.5,\"accuracy_top1\":0.5}");
+    bst_metrics_add(m, "{\"type\":\"noise\",\"samples\":100,\"noise_scale\":null,\"low\":2,"
+                       "\"high\":50,\"efficiency\":null,\"state\":\"\"}");
     bst_metrics_add(m, "{\"type\":\"note\",\"samples\":100,\"update\":10,\"wall\":5,\"code\":\"BST-"
                        "101\",\"text\":\"a\\u001bb\"}");
     assert_true(bst_history_poll(h));
     assert_int_equal(h->n_updates, 10);
     assert_true(h->updates[4].nonfinite && h->updates[4].loss != h->updates[4].loss);
     assert_int_equal(h->n_evals, 1);
+    assert_int_equal(h->n_noise, 1);
+    assert_true(h->noise[0].scale != h->noise[0].scale && h->noise[0].high == 50);
     assert_int_equal(h->n_events, 1);
     assert_null(strchr(h->events[0].text, '\x1b'));
     /* The run went back to update 4 and has gone on past where the reader was. */
@@ -306,6 +310,7 @@ static void history_follows_and_goes_back(void **state)
     for (int i = 0; i < 30; i++)
         assert_int_equal(h->updates[i].update, i + 1);
     assert_int_equal(h->n_evals, 0);
+    assert_int_equal(h->n_noise, 0);
     assert_int_equal(h->n_events, 2);
     assert_string_equal(h->events[1].source, "ctl");
     assert_false(bst_history_poll(h));
