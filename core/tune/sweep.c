@@ -1,0 +1,187 @@
+#include "core/tune/sweep.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/err.h"
+
+#define DELTA_LEAST 0.003
+#define TARGET_UNDER_BEST 0.01
+
+/* Accuracy does not have to rise from one evaluation to the next: the first crossing counts. */
+static bool reach(const struct bst_sweep_run *r, double target, double *samples, double *seconds)
+{
+    struct bst_sweep_eval before = {0};
+    for (int i = 0; i < r->n_evals; i++) {
+        const struct bst_sweep_eval *e = &r->evals[i];
+        if (e->accuracy >= target) {
+            double rise = e->accuracy - before.accuracy;
+            double x = i && rise > 0 ? (target - before.accuracy) / rise : 1;
+            *samples = before.samples + x * (e->samples - before.samples);
+            *seconds = before.seconds + x * (e->seconds - before.seconds);
+            return true;
+        }
+        before = *e;
+    }
+    return false;
+}
+
+static struct bst_sweep_row *row_of(struct bst_sweep *s, uint64_t batch)
+{
+    int i = s->n_rows;
+    for (int k = 0; k < s->n_rows; k++)
+        if (s->rows[k].batch == batch)
+            return &s->rows[k];
+    BST_ASSERT(s->n_rows < BST_SWEEP_BATCHES);
+    for (; i && s->rows[i - 1].batch > batch; i--)
+        s->rows[i] = s->rows[i - 1];
+    s->n_rows++;
+    s->rows[i] = (struct bst_sweep_row){.batch = batch, .whole = true};
+    return &s->rows[i];
+}
+
+static void add(struct bst_sweep_row *row, const struct bst_sweep_run *r)
+{
+    row->runs++;
+    row->epoch_seconds += r->epoch_seconds;
+    row->samples_per_sec += r->samples_per_sec;
+    row->memory_planned = fmax(row->memory_planned, r->memory_planned);
+    row->memory_peak = fmax(row->memory_peak, r->memory_peak);
+    row->accuracy += r->accuracy;
+    row->best_accuracy += r->best_accuracy;
+    row->loss += r->loss;
+    row->whole &= r->whole;
+}
+
+static void average(struct bst_sweep_row *row)
+{
+    row->epoch_seconds /= row->runs;
+    row->samples_per_sec /= row->runs;
+    row->accuracy /= row->runs;
+    row->best_accuracy /= row->runs;
+    row->loss /= row->runs;
+}
+
+static double error_of(const struct bst_sweep_row *row, const struct bst_sweep_run *runs, int n)
+{
+    double squares = 0, of_one = NAN;
+    for (int i = 0; i < n; i++) {
+        if (runs[i].batch != row->batch)
+            continue;
+        double p = runs[i].accuracy, off = p - row->accuracy;
+        squares += off * off;
+        of_one = sqrt(p * (1 - p) / runs[i].eval_samples);
+    }
+    return row->runs > 1 ? sqrt(squares / (row->runs - 1) / row->runs) : of_one;
+}
+
+static struct bst_sweep_row *most(struct bst_sweep *s, double (*of)(const struct bst_sweep_row *))
+{
+    struct bst_sweep_row *best = NULL;
+    for (int i = 0; i < s->n_rows; i++)
+        if (isfinite(of(&s->rows[i])) && (!best || of(&s->rows[i]) > of(best)))
+            best = &s->rows[i];
+    return best;
+}
+
+static double accuracy_of(const struct bst_sweep_row *row)
+{
+    return row->accuracy;
+}
+
+static double speed_of(const struct bst_sweep_row *row)
+{
+    return -row->epoch_seconds;
+}
+
+static double size_of(const struct bst_sweep_row *row)
+{
+    return row->whole ? (double)row->batch : NAN;
+}
+
+static void mark_choice(struct bst_sweep *s, const struct bst_sweep_row *best)
+{
+    struct bst_sweep_row *choice = NULL;
+    s->delta_used = s->delta;
+    for (int i = 0; i < s->n_rows; i++) {
+        struct bst_sweep_row *row = &s->rows[i];
+        double doubt = 2 * hypot(row->error, best->error);
+        double delta = s->delta >= 0 ? s->delta : fmax(DELTA_LEAST, isfinite(doubt) ? doubt : 0);
+        if (s->delta < 0)
+            s->delta_used = fmax(s->delta_used, delta);
+        if (best->accuracy - row->accuracy > delta)
+            continue;
+        if (!choice || row->epoch_seconds < choice->epoch_seconds)
+            choice = row;
+    }
+    if (choice)
+        choice->choice = true;
+}
+
+static void find_target(struct bst_sweep *s, const struct bst_sweep_run *runs, int n)
+{
+    double least = INFINITY;
+    for (int i = 0; i < s->n_rows; i++) {
+        struct bst_sweep_row *row = &s->rows[i];
+        bool all = true;
+        double samples = 0, seconds = 0, a, b;
+        for (int k = 0; k < n; k++) {
+            if (runs[k].batch != row->batch)
+                continue;
+            all = all && reach(&runs[k], s->target_used, &a, &b);
+            samples += all ? a : 0;
+            seconds += all ? b : 0;
+        }
+        row->samples_to_target = all ? samples / row->runs : NAN;
+        row->seconds_to_target = all ? seconds / row->runs : NAN;
+        if (all)
+            least = fmin(least, row->samples_to_target);
+    }
+    for (int i = 0; i < s->n_rows; i++)
+        s->rows[i].efficiency = least / s->rows[i].samples_to_target;
+}
+
+void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int n)
+{
+    s->n_rows = 0;
+    s->delta_used = s->target_used = NAN;
+    for (int i = 0; i < n; i++)
+        add(row_of(s, runs[i].batch), &runs[i]);
+    for (int i = 0; i < s->n_rows; i++) {
+        average(&s->rows[i]);
+        s->rows[i].error = error_of(&s->rows[i], runs, n);
+    }
+    struct bst_sweep_row *best = most(s, accuracy_of), *fast = most(s, speed_of);
+    struct bst_sweep_row *large = most(s, size_of);
+    if (!best || !fast)
+        return;
+    best->accurate = fast->fastest = true;
+    if (large)
+        large->largest = true;
+    mark_choice(s, best);
+    s->target_used = isnan(s->target) ? best->accuracy - TARGET_UNDER_BEST : s->target;
+    find_target(s, runs, n);
+}
+
+bool bst_sweep_parse(const char *text, uint64_t *out, int *n)
+{
+    *n = 0;
+    for (const char *p = text;; p++) {
+        char *end;
+        if (*p < '1' || *p > '9' || *n == BST_SWEEP_BATCHES)
+            return false;
+        unsigned long long batch = strtoull(p, &end, 10);
+        if (end - p > 8)
+            return false;
+        for (int i = 0; i < *n; i++)
+            if (out[i] == batch)
+                return false;
+        out[(*n)++] = batch;
+        p = end;
+        if (!*p)
+            return true;
+        if (*p != ',')
+            return false;
+    }
+}
