@@ -6,14 +6,23 @@
 #include "tui/preset_cmd.h"
 #include "tui/verbs.h"
 
+/* clang-format off */
 static int (*const verbs[TUI_N_VERBS])(const struct tui_call *c) = {
-    [TUI_VERB_RUN] = tui_verb_run,         [TUI_VERB_ATTACH] = tui_verb_attach,
-    [TUI_VERB_LIST] = tui_verb_list,       [TUI_VERB_STATUS] = tui_verb_status,
-    [TUI_VERB_CTL] = tui_verb_ctl,         [TUI_VERB_STOP] = tui_verb_stop,
-    [TUI_VERB_PRESET] = tui_verb_preset,   [TUI_VERB_REPLAY] = tui_verb_replay,
-    [TUI_VERB_MEM] = tui_verb_mem,         [TUI_VERB_EXPORT] = tui_verb_export,
+    [TUI_VERB_RUN] = tui_verb_run,
+    [TUI_VERB_ATTACH] = tui_verb_attach,
+    [TUI_VERB_LIST] = tui_verb_list,
+    [TUI_VERB_STATUS] = tui_verb_status,
+    [TUI_VERB_CTL] = tui_verb_ctl,
+    [TUI_VERB_STOP] = tui_verb_stop,
+    [TUI_VERB_PRESET] = tui_verb_preset,
+    [TUI_VERB_MEM] = tui_verb_mem,
+    [TUI_VERB_SWEEP] = tui_verb_sweep,
+    [TUI_VERB_REPORT] = tui_verb_report,
+    [TUI_VERB_REPLAY] = tui_verb_replay,
     [TUI_VERB_JOURNAL] = tui_verb_journal,
+    [TUI_VERB_EXPORT] = tui_verb_export,
 };
+/* clang-format on */
 
 int tui_verb_preset(const struct tui_call *c)
 {

@@ -66,7 +66,9 @@ static void fill_devices(struct bst_session *s)
         bst_trainer_memory(s->trainer, i, &m);
         snprintf(d->name, sizeof d->name, "%.95s", info.name);
         d->threads = info.threads;
-        d->memory_planned = metric((double)m.total);
+        /* A run's last update may be smaller than its batch. */
+        if (bst_trainer_batch(s->trainer) == (int64_t)s->live.batch || !d->memory_planned.valid)
+            d->memory_planned = metric((double)m.total);
         d->memory_used = metric((double)m.held);
         d->memory_limit = metric((double)m.limit);
         double peak = d->memory_peak.valid ? d->memory_peak.value : 0;
@@ -123,6 +125,7 @@ static void fill_progress(struct bst_session *s)
     st->update = s->at.update;
     st->samples = s->at.samples;
     st->samples_per_epoch = (int64_t)s->env.dataset;
+    st->eval_samples = bst_trainer_data(s->trainer)->n[BST_EVAL];
     st->epoch = (double)s->at.samples / per_epoch;
     st->epochs_total = (double)st->samples_total / per_epoch;
     st->nonfinite = s->at.nonfinite;

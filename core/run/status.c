@@ -47,6 +47,7 @@ static const struct bst_field status_fields[] = {
     S(U64, samples),
     S(U64, samples_total),
     S(I64, samples_per_epoch),
+    S(I64, eval_samples),
     S(F64, epoch),
     S(F64, epochs_total),
     S(I64, global_batch),

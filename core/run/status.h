@@ -57,7 +57,7 @@ struct bst_status {
     char note[256]; /* last error or notice, cleaned; "" if none */
     char note_code[12];
     uint64_t update, samples, samples_total; /* samples_total: end of the run */
-    int64_t samples_per_epoch;
+    int64_t samples_per_epoch, eval_samples; /* of the training part and the evaluation part */
     double epoch, epochs_total;
     int64_t global_batch;
     int micro_batch, accumulation, n_devices;

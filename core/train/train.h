@@ -114,6 +114,9 @@ BST_MUST_USE enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int m
 BST_MUST_USE enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch,
                                                 int micro_batches, double *replan_seconds);
 
+/* Global batch of the split in force: that of the last update, which may have been cut short. */
+int64_t bst_trainer_batch(const struct bst_trainer *t);
+
 /* One update on all ranks. BST_E_CANCELLED when `stop` was set at a micro-batch boundary: nothing
  * moved. */
 BST_MUST_USE enum bst_err bst_trainer_update(struct bst_trainer *t,

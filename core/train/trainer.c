@@ -189,6 +189,11 @@ const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n)
     return t->layers;
 }
 
+int64_t bst_trainer_batch(const struct bst_trainer *t)
+{
+    return (int64_t)t->plan.split.batch;
+}
+
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t)
 {
     return bst_dataset_info(t->data);

@@ -1,0 +1,299 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+#include "core/base/io.h"
+#include "core/base/json.h"
+#include "core/report/sweep_table.h"
+#include "core/run/run_dir.h"
+#include "core/run/study.h"
+#include "tui/verbs.h"
+
+extern char **environ;
+
+/* Whose end is asked for when this command's is. */
+static volatile sig_atomic_t trainer, asked;
+
+enum { EXIT_PREEMPTED = 75, POLL_US = 200000, SETS = 8 };
+
+/* ^C reaches the trainer by itself, being of this process group; a plain kill does not. */
+static void pass_on(int number)
+{
+    asked = 1;
+    if (number == SIGTERM && trainer)
+        kill((pid_t)trainer, SIGTERM);
+}
+
+static void take_signals(void)
+{
+    struct sigaction action = {.sa_handler = pass_on};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static bool read_number(const struct tui_call *c, enum tui_option o, double least, double most,
+                        double *out)
+{
+    const char *text = tui_value(c, o);
+    return !text || (bst_num_parse(text, out) && *out >= least && *out <= most);
+}
+
+static int read_plan(const struct tui_call *c, struct bst_study_plan *plan)
+{
+    const char *batches = tui_value(c, TUI_OPTION_BATCH);
+    double repeat = 1, points = NAN, percent = NAN;
+    plan->delta = -1;
+    plan->target = NAN;
+    if (!bst_sweep_parse(batches ? batches : "32,64,128,256,384,512,1024", plan->batches,
+                         &plan->n_batches))
+        return tui_usage(c, "--batch is a list as 32,64,128 of up to %d batches, not %s",
+                         BST_SWEEP_BATCHES, batches);
+    if (!read_number(c, TUI_OPTION_REPEAT, 1, BST_SWEEP_REPEATS, &repeat) ||
+        repeat != floor(repeat))
+        return tui_usage(c, "--repeat is 1 to %d", BST_SWEEP_REPEATS);
+    if (!read_number(c, TUI_OPTION_DELTA, 0, 100, &points))
+        return tui_usage(c, "--delta is 0 to 100 points of accuracy");
+    if (!read_number(c, TUI_OPTION_TARGET, 0, 100, &percent))
+        return tui_usage(c, "--target is 0 to 100 per cent of accuracy");
+    plan->repeats = (int)repeat;
+    if (!isnan(points))
+        plan->delta = points / 100;
+    if (!isnan(percent))
+        plan->target = percent / 100;
+    return TUI_EXIT_DONE;
+}
+
+static int load_preset(const struct tui_call *c, struct bst_preset *preset)
+{
+    const char *sets[TUI_ARGS_MAX + 1], *name = c->cli->operands[0];
+    char epochs[64];
+    int n = 0;
+    struct bst_preset_errors errs;
+    struct bst_preset_env *env = bst_preset_env_new(c->nets);
+    for (int i = 0; i < c->cli->n_sets; i++)
+        sets[n++] = c->cli->sets[i];
+    snprintf(epochs, sizeof epochs, "max_epochs=%.40s",
+             tui_given(c, TUI_OPTION_EPOCHS) ? tui_value(c, TUI_OPTION_EPOCHS) : "5");
+    sets[n++] = epochs;
+    bst_preset_errors_init(&errs);
+    enum bst_err err = bst_preset_load(env, name, sets, n, preset, &errs);
+    if (err && errs.n)
+        fputs(errs.text.data, c->err);
+    else if (err)
+        fprintf(c->err, "bstune sweep: %s\n", bst_err_text());
+    bst_preset_errors_fini(&errs);
+    bst_preset_env_free(env);
+    return err ? TUI_EXIT_USAGE : TUI_EXIT_DONE;
+}
+
+static int create(const struct tui_call *c, char dir[512])
+{
+    struct bst_study_plan plan = {0};
+    struct bst_preset *preset = bst_xalloc(sizeof *preset);
+    char name[80];
+    const char *given = tui_value(c, TUI_OPTION_RUN_DIR);
+    int code = read_plan(c, &plan);
+    if (!code)
+        code = load_preset(c, preset);
+    if (!code) {
+        snprintf(name, sizeof name, "sweep-%.60s", preset->id[0] ? preset->id : "preset");
+        snprintf(plan.preset, sizeof plan.preset, "%s",
+                 preset->name[0] ? preset->name : preset->id);
+        plan.seed = (uint64_t)preset->seed;
+        enum bst_err err = given ? bst_run_dir_at(given, plan.dir)
+                                 : bst_run_dir_new(BST_RUNS_ROOT, name, plan.dir);
+        if (!err && (bst_study_is(plan.dir) || bst_run_dir_used(plan.dir)))
+            code = tui_usage(c, "%s has a %s already; give its path alone to go on with it",
+                             plan.dir, bst_study_is(plan.dir) ? "sweep" : "run");
+        else if (err || bst_study_create(&plan, preset))
+            code = tui_fail(c, TUI_EXIT_FAILED);
+        snprintf(dir, 512, "%s", plan.dir);
+    }
+    bst_free(preset);
+    return code;
+}
+
+/* What the trainer says goes to a file beside its folder, which may not be there yet. */
+static int spawn(const struct bst_study *s, const struct bst_study_run *run, const char *log,
+                 pid_t *pid)
+{
+    char preset[768], batch[64], seed[64];
+    posix_spawn_file_actions_t files;
+    char *argv[SETS + 8];
+    int n = 0;
+    bst_run_path(s->plan.dir, "preset.yaml", preset);
+    snprintf(batch, sizeof batch, "global_batch_size=%" PRIu64, run->batch);
+    snprintf(seed, sizeof seed, "seed=%" PRIu64, run->seed);
+    const char *const args[] = {"bstune", "run",   preset, "--headless", "--run-dir",
+                                run->dir, "--set", batch,  "--set",      seed};
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++)
+        argv[n++] = bst_xstrdup(args[i]);
+    if (run->state == BST_STUDY_PARTLY)
+        argv[n++] = bst_xstrdup("--resume");
+    argv[n] = NULL;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
+                                     0644);
+    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    int rc = posix_spawn(pid, "/proc/self/exe", &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    for (int i = 0; i < n; i++)
+        bst_free(argv[i]);
+    return rc;
+}
+
+/* The last line that a trainer said before it gave up. */
+static void last_line(const char *path, char *out, size_t room)
+{
+    char *text;
+    size_t n;
+    snprintf(out, room, "the trainer said nothing");
+    if (bst_io_read_file(path, 16 << 20, &text, &n))
+        return;
+    while (n && text[n - 1] == '\n')
+        text[--n] = '\0';
+    static const char name[] = "bstune run: ";
+    const char *line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    if (!strncmp(line, name, sizeof name - 1))
+        line += sizeof name - 1;
+    if (n)
+        snprintf(out, room, "%s", line);
+    bst_free(text);
+}
+
+/* The trainer's exit code. */
+static int train(const struct tui_call *c, const struct bst_study *s,
+                 const struct bst_study_run *run)
+{
+    char log[600], why[300];
+    pid_t pid;
+    int status = 0;
+    snprintf(log, sizeof log, "%s.log", run->dir);
+    int rc = spawn(s, run, log, &pid);
+    if (rc) {
+        fprintf(c->err, "bstune sweep: the trainer cannot be started: %s\n", strerror(rc));
+        return TUI_EXIT_FAILED;
+    }
+    trainer = (sig_atomic_t)pid;
+    if (asked)
+        kill(pid, SIGTERM); /* it came before there was a trainer to pass it on to */
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    trainer = 0;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (code == TUI_EXIT_FAILED || code == TUI_EXIT_USAGE) {
+        last_line(log, why, sizeof why);
+        if (bst_study_fail(run, why))
+            return tui_fail(c, TUI_EXIT_FAILED);
+        return TUI_EXIT_DONE;
+    }
+    return code;
+}
+
+static void say_run(const struct tui_call *c, const struct bst_study *s, int i)
+{
+    const struct bst_study_run *run = &s->runs[i];
+    char span[32];
+    fprintf(c->out, "%d of %d  batch %-5" PRIu64 " seed %-3" PRIu64 " ", i + 1, s->n_runs,
+            run->batch, run->seed);
+    bst_clock_span(run->result.epoch_seconds, span, sizeof span);
+    if (run->state == BST_STUDY_DONE)
+        fprintf(c->out, "accuracy %.2f %%  %.0f samples/s  epoch %s\n", 100 * run->result.accuracy,
+                run->result.samples_per_sec, span);
+    else
+        fprintf(c->out, "%s\n", run->state == BST_STUDY_FAILED ? run->why : "not finished");
+    fflush(c->out);
+}
+
+/* One run to its end; a trainer that somebody else has started is waited for. */
+static int finish(const struct tui_call *c, const char *dir, int i)
+{
+    struct bst_study *s;
+    int code = TUI_EXIT_DONE;
+    for (bool first = true;; first = false) {
+        if (bst_study_read(dir, &s))
+            return tui_fail(c, TUI_EXIT_FAILED);
+        enum bst_study_state state = s->runs[i].state;
+        bool over = state == BST_STUDY_DONE || state == BST_STUDY_FAILED;
+        if (over && !first && !tui_given(c, TUI_OPTION_JSON))
+            say_run(c, s, i);
+        if (!over && state != BST_STUDY_LIVE)
+            code = train(c, s, &s->runs[i]);
+        bst_study_free(s);
+        if (over || code)
+            return code;
+        if (asked)
+            return EXIT_PREEMPTED;
+        if (state == BST_STUDY_LIVE)
+            usleep(POLL_US);
+    }
+}
+
+static int run_all(const struct tui_call *c, const char *dir)
+{
+    struct bst_study *s;
+    if (bst_study_read(dir, &s))
+        return tui_fail(c, TUI_EXIT_FAILED);
+    int n = s->n_runs, code = TUI_EXIT_DONE;
+    if (!tui_given(c, TUI_OPTION_JSON))
+        fprintf(c->out, "%s: %d of %d runs are there\n", dir, s->n_done + s->n_failed, n);
+    fflush(c->out);
+    bst_study_free(s);
+    take_signals();
+    for (int i = 0; i < n && !code; i++)
+        code = asked ? EXIT_PREEMPTED : finish(c, dir, i);
+    if (code == EXIT_PREEMPTED || code > 128)
+        fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
+    return code;
+}
+
+static int print_table(const struct tui_call *c, const char *dir)
+{
+    struct bst_study *s;
+    struct bst_sb text;
+    if (bst_study_read(dir, &s))
+        return tui_fail(c, TUI_EXIT_FAILED);
+    bst_sb_init(&text, 1 << 20);
+    if (tui_given(c, TUI_OPTION_JSON))
+        bst_sweep_print_json(s, &text);
+    else
+        bst_sweep_print(s, &text);
+    fputs(text.data, c->out);
+    int code = s->n_done ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
+    bst_sb_fini(&text);
+    bst_study_free(s);
+    return code;
+}
+
+/* What a sweep was begun with stands. */
+static int go_on(const struct tui_call *c, char dir[512])
+{
+    static const enum tui_option fixed[] = {TUI_OPTION_BATCH, TUI_OPTION_EPOCHS, TUI_OPTION_REPEAT,
+                                            TUI_OPTION_DELTA, TUI_OPTION_TARGET, TUI_OPTION_RUN_DIR,
+                                            TUI_OPTION_SET};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (tui_given(c, fixed[i]) || (fixed[i] == TUI_OPTION_SET && c->cli->n_sets))
+            return tui_usage(c, "%s is a sweep that goes on as it was begun, without --%s",
+                             c->cli->operands[0], tui_option_at(fixed[i])->name);
+    return bst_run_dir_at(c->cli->operands[0], dir) ? tui_fail(c, TUI_EXIT_FAILED) : TUI_EXIT_DONE;
+}
+
+int tui_verb_sweep(const struct tui_call *c)
+{
+    char dir[512];
+    int code = bst_study_is(c->cli->operands[0]) ? go_on(c, dir) : create(c, dir);
+    if (!code)
+        code = run_all(c, dir);
+    return code ? code : print_table(c, dir);
+}
