@@ -100,6 +100,7 @@ static int create(const struct tui_call *c, char dir[512])
     struct bst_study_plan plan = {0};
     struct bst_preset *preset = bst_xalloc(sizeof *preset);
     char name[80];
+    int made;
     const char *given = tui_value(c, TUI_OPTION_RUN_DIR);
     int code = read_plan(c, &plan);
     if (!code)
@@ -109,8 +110,8 @@ static int create(const struct tui_call *c, char dir[512])
         snprintf(plan.preset, sizeof plan.preset, "%s",
                  preset->name[0] ? preset->name : preset->id);
         plan.seed = (uint64_t)preset->seed;
-        enum bst_err err = given ? bst_run_dir_at(given, plan.dir)
-                                 : bst_run_dir_new(BST_RUNS_ROOT, name, plan.dir);
+        enum bst_err err = given ? bst_run_dir_at(given, plan.dir, &made)
+                                 : bst_run_dir_new(BST_RUNS_ROOT, name, plan.dir, &made);
         if (!err && (bst_study_is(plan.dir) || bst_run_dir_used(plan.dir)))
             code = tui_usage(c, "%s has a %s already; give its path alone to go on with it",
                              plan.dir, bst_study_is(plan.dir) ? "sweep" : "run");
@@ -152,9 +153,10 @@ static int spawn(const struct bst_study *s, const struct bst_study_run *run, con
     return rc;
 }
 
-/* The last line that a trainer said before it gave up. */
-static void last_line(const char *path, char *out, size_t room)
+/* Why a trainer gave up: its first complaint, else the last that it said. */
+static void complaint(const char *path, char *out, size_t room)
 {
+    static const char name[] = "bstune run: ";
     char *text;
     size_t n;
     snprintf(out, room, "the trainer said nothing");
@@ -162,13 +164,10 @@ static void last_line(const char *path, char *out, size_t room)
         return;
     while (n && text[n - 1] == '\n')
         text[--n] = '\0';
-    static const char name[] = "bstune run: ";
-    const char *line = strrchr(text, '\n');
-    line = line ? line + 1 : text;
-    if (!strncmp(line, name, sizeof name - 1))
-        line += sizeof name - 1;
+    const char *line = strstr(text, name), *last = strrchr(text, '\n');
+    line = line ? line + sizeof name - 1 : last ? last + 1 : text;
     if (n)
-        snprintf(out, room, "%s", line);
+        snprintf(out, room, "%.*s", (int)strcspn(line, "\n"), line);
     bst_free(text);
 }
 
@@ -193,7 +192,7 @@ static int train(const struct tui_call *c, const struct bst_study *s,
     trainer = 0;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (code == TUI_EXIT_FAILED || code == TUI_EXIT_USAGE) {
-        last_line(log, why, sizeof why);
+        complaint(log, why, sizeof why);
         if (bst_study_fail(run, why))
             return tui_fail(c, TUI_EXIT_FAILED);
         return TUI_EXIT_DONE;
@@ -279,6 +278,7 @@ static int print_table(const struct tui_call *c, const char *dir)
 /* What a sweep was begun with stands. */
 static int go_on(const struct tui_call *c, char dir[512])
 {
+    int made;
     static const enum tui_option fixed[] = {TUI_OPTION_BATCH, TUI_OPTION_EPOCHS, TUI_OPTION_REPEAT,
                                             TUI_OPTION_DELTA, TUI_OPTION_TARGET, TUI_OPTION_RUN_DIR,
                                             TUI_OPTION_SET};
@@ -286,7 +286,8 @@ static int go_on(const struct tui_call *c, char dir[512])
         if (tui_given(c, fixed[i]) || (fixed[i] == TUI_OPTION_SET && c->cli->n_sets))
             return tui_usage(c, "%s is a sweep that goes on as it was begun, without --%s",
                              c->cli->operands[0], tui_option_at(fixed[i])->name);
-    return bst_run_dir_at(c->cli->operands[0], dir) ? tui_fail(c, TUI_EXIT_FAILED) : TUI_EXIT_DONE;
+    return bst_run_dir_at(c->cli->operands[0], dir, &made) ? tui_fail(c, TUI_EXIT_FAILED)
+                                                           : TUI_EXIT_DONE;
 }
 
 int tui_verb_sweep(const struct tui_call *c)
