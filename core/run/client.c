@@ -100,10 +100,16 @@ static void who_am_i(char *out, size_t room)
     if (gethostname(host, sizeof host - 1))
         host[0] = '\0';
     getpwuid_r(geteuid(), &pw, buf, sizeof buf, &found);
-    if (found)
-        snprintf(out, room, "%.32s@%.32s", pw.pw_name, host);
+    /* Of several consoles of one person: the terminal tells which. */
+    char from[64], where[24];
+    if (!ttyname_r(STDIN_FILENO, from, sizeof from) && !strncmp(from, "/dev/", 5))
+        snprintf(where, sizeof where, "%.20s", from + 5);
     else
-        snprintf(out, room, "%u@%.32s", (unsigned)geteuid(), host);
+        snprintf(where, sizeof where, "pid %ld", (long)getpid());
+    if (found)
+        snprintf(out, room, "%.22s@%.22s %s", pw.pw_name, host, where);
+    else
+        snprintf(out, room, "%u@%.22s %s", (unsigned)geteuid(), host, where);
 }
 
 static void say_hello(struct bst_client *c, const char *kind, bool readonly)

@@ -14,6 +14,7 @@
  *     update that used it.
  *   → {"op":"arm","id":3,"on":true}    a change is being prepared: others are refused while it is armed
  *   → {"op":"lease","id":4,"take":true|false}        ← {"re":"lease","id":4,"holder":…,"you":true}
+ *     and to the one that it was taken from "taken_by":…, there and in the status (lease_taken_by)
  *   ← {"re":"error","id":…,"text":…}
  *   ← {"re":"event","type":"lease|journal|note|bye", …}   unasked, may be dropped for a slow client */
 /* clang-format on */

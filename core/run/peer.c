@@ -14,6 +14,7 @@ struct bst_peer *bst_peer_new(int fd, uint64_t key, double now)
     p->fd = fd;
     p->key = key;
     p->deadline = now + BST_PEER_FRAME_SECONDS;
+    p->asked = now;
     bst_frames_init(&p->in, BST_WIRE_REQUEST_MAX);
     return p;
 }
@@ -26,6 +27,11 @@ void bst_peer_free(struct bst_peer *p)
     bst_frames_fini(&p->in);
     bst_free(p->out);
     bst_free(p);
+}
+
+bool bst_peer_is_brief(const struct bst_peer *p)
+{
+    return !strcmp(p->client, "ctl") || !strcmp(p->client, "status");
 }
 
 bool bst_peer_may_talk(int fd)

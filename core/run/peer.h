@@ -11,6 +11,8 @@
 
 enum {
     BST_PEERS_MAX = 32,
+    BST_PEERS_BRIEF = 8, /* more, for those who come for one thing: see bst_peer_is_brief */
+    BST_PEERS_ALL = BST_PEERS_MAX + BST_PEERS_BRIEF,
     BST_PEER_OUT_MAX = 256 << 10,  /* bytes waiting to be read; past it the peer is given up */
     BST_PEER_EVENTS_MAX = 64 << 10 /* bytes waiting past which events and statuses are left out */
 };
@@ -27,7 +29,9 @@ struct bst_peer {
     bool wants_status, wants_layers; /* asked while too much was waiting: the last one counts */
     uint64_t status_id;
     double deadline; /* monotonic; 0: none */
-    char client[16], user[72];
+    double asked;    /* when it came, or asked last */
+    int n_pending;   /* commands on their way */
+    char client[16], user[72], taken_by[72];
     struct bst_frames in;
     char *out;
     size_t out_len, out_sent;
@@ -36,6 +40,8 @@ struct bst_peer {
 struct bst_peer *bst_peer_new(int fd, uint64_t key, double now);
 void bst_peer_free(struct bst_peer *p);
 
+/* `ctl`, `stop` and `status` ask for one thing and go. */
+bool bst_peer_is_brief(const struct bst_peer *p);
 /* Own user or root may talk; looked at before a byte is read. */
 bool bst_peer_may_talk(int fd);
 /* Reads what is there (bounded). False once the peer is gone or broke a rule; `why` is then set for

@@ -62,6 +62,24 @@ static void turn_away(int fd, const char *line)
     close(fd);
 }
 
+/* Who idles must not keep out whoever comes to stop the run: of those that have not said what they
+ * are, or that were to be brief, the one that has asked for nothing the longest goes. Consoles
+ * stay: their number is bounded. */
+static bool make_room(struct bst_server *s)
+{
+    int oldest = -1;
+    for (int i = 0; i < s->n_peers; i++) {
+        const struct bst_peer *p = s->peers[i];
+        bool may_go = !p->hello || (bst_peer_is_brief(p) && !p->n_pending);
+        if (may_go && (oldest < 0 || p->asked < s->peers[oldest]->asked))
+            oldest = i;
+    }
+    if (oldest < 0)
+        return false;
+    drop_peer(s, oldest);
+    return true;
+}
+
 /* False when there is no more to accept for now. */
 static bool accept_one(struct bst_server *s, double now)
 {
@@ -73,7 +91,7 @@ static bool accept_one(struct bst_server *s, double now)
     }
     if (!bst_peer_may_talk(fd))
         close(fd);
-    else if (s->n_peers == BST_PEERS_MAX)
+    else if (s->n_peers == BST_PEERS_ALL && !make_room(s))
         turn_away(fd,
                   "{\"re\":\"error\",\"id\":0,\"text\":\"32 clients are connected, no room\"}\n");
     else
@@ -105,8 +123,10 @@ static void deliver(struct bst_server *s)
     while (o) {
         struct bst_outbound *next = o->next;
         struct bst_peer *one = bst_server_peer(s, o->client);
-        if (one)
+        if (one) {
+            one->n_pending -= one->n_pending > 0;
             bst_peer_say(one, o->line);
+        }
         for (int i = 0; !o->client && i < s->n_peers; i++)
             if (s->peers[i]->hello && bst_peer_waiting(s->peers[i]) < BST_PEER_EVENTS_MAX)
                 bst_peer_say(s->peers[i], o->line);
@@ -144,7 +164,7 @@ static void serve_peer(struct bst_server *s, struct bst_peer *p, short events, d
 
 static void turn(struct bst_server *s)
 {
-    struct pollfd fds[2 + BST_PEERS_MAX];
+    struct pollfd fds[2 + BST_PEERS_ALL];
     uint64_t count;
     double now = bst_clock_now();
     bool may_accept = now >= s->accept_again;
@@ -183,7 +203,7 @@ static void flush_all(struct bst_server *s)
     double until = bst_clock_now() + BST_PEER_LINGER_SECONDS;
     deliver(s);
     for (;;) {
-        struct pollfd fds[BST_PEERS_MAX];
+        struct pollfd fds[BST_PEERS_ALL];
         int n = 0;
         for (int i = 0; i < s->n_peers; i++) {
             bst_peer_write(s->peers[i]);

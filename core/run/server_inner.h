@@ -25,7 +25,7 @@ struct bst_server {
 
     /* The thread's own. */
     struct bst_socket sock;
-    struct bst_peer *peers[BST_PEERS_MAX];
+    struct bst_peer *peers[BST_PEERS_ALL];
     int n_peers;
     uint64_t next_key, holder;
     double accept_again, next_check;

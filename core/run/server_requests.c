@@ -34,6 +34,8 @@ static void say_lease(struct bst_server *s, struct bst_peer *p, bool asked, uint
         bst_json_str(&j, "type", "lease");
     bst_json_str(&j, "holder", holder_name(s));
     bst_json_bool(&j, "you", p->key == s->holder);
+    if (p->taken_by[0])
+        bst_json_str(&j, "taken_by", p->taken_by);
     bst_json_close(&j, '}');
     bst_peer_say(p, sb.data);
     bst_sb_fini(&sb);
@@ -44,8 +46,13 @@ void bst_server_give_lease(struct bst_server *s, uint64_t key, const struct bst_
     if (s->holder == key)
         return;
     struct bst_peer *old = bst_server_peer(s, s->holder);
+    struct bst_peer *now = bst_server_peer(s, key);
     if (old)
         old->armed = false;
+    if (old && now)
+        bst_copy_text(old->taken_by, sizeof old->taken_by, now->user);
+    if (now)
+        now->taken_by[0] = '\0';
     s->holder = key;
     for (int i = 0; i < s->n_peers; i++)
         if (s->peers[i]->hello && s->peers[i] != except)
@@ -61,9 +68,13 @@ static void do_hello(struct bst_server *s, struct bst_peer *p, const struct bst_
         bst_peer_refuse(p, r->id, "this trainer speaks version 1 of the protocol", now);
         return;
     }
+    bst_copy_text(p->client, sizeof p->client, r->client);
+    if (s->n_peers > BST_PEERS_MAX && !bst_peer_is_brief(p)) {
+        bst_peer_refuse(p, r->id, "32 clients are connected, no room", now);
+        return;
+    }
     p->hello = true;
     p->readonly = r->readonly || s->cfg.readonly;
-    bst_copy_text(p->client, sizeof p->client, r->client);
     bst_copy_text(p->user, sizeof p->user, r->user);
     bst_sb_init(&sb, 4096);
     bst_json_init(&j, &sb);
@@ -94,6 +105,7 @@ void bst_server_send_status(struct bst_server *s, struct bst_peer *p)
     pthread_mutex_unlock(&s->lock);
     bst_copy_text(s->shown.lease, sizeof s->shown.lease, holder_name(s));
     s->shown.you_hold_lease = p->key == s->holder;
+    bst_copy_text(s->shown.lease_taken_by, sizeof s->shown.lease_taken_by, p->taken_by);
     s->shown.n_clients = s->n_peers;
     bst_sb_init(&status, BST_WIRE_REPLY_MAX - 256);
     bst_sb_init(&all, BST_WIRE_REPLY_MAX);
@@ -178,6 +190,7 @@ static void do_command(struct bst_server *s, struct bst_peer *p, const struct bs
         *in = (struct bst_inbound){.client = p->key, .id = r->id, .dry = r->dry, .urgent = urgent};
         bst_copy_text(in->text, sizeof in->text, r->text);
         snprintf(in->source, sizeof in->source, "%s %s", p->client, p->user);
+        p->n_pending++;
     }
     pthread_mutex_unlock(&s->lock);
     if (!room) {
@@ -216,6 +229,7 @@ static void do_lease(struct bst_server *s, struct bst_peer *p, const struct bst_
 void bst_server_request(struct bst_server *s, struct bst_peer *p, const struct bst_request *r,
                         double now)
 {
+    p->asked = now;
     if (!p->hello && r->op != BST_REQUEST_HELLO) {
         bst_peer_refuse(p, r->id, "say hello first", now);
         return;

@@ -29,7 +29,7 @@ struct bst_progress {
     int nonfinite_row;
     struct bst_metric eval_loss, eval_accuracy, best_accuracy;
     struct bst_noise noise; /* what the noise scale is worked out from */
-    double elapsed; /* seconds of all processes of the run before this one */
+    double elapsed;         /* seconds of all processes of the run before this one */
     /* Still to be multiplied into the velocities, by the next update that commits; 1: nothing. */
     double momentum_factor;
 };
@@ -103,7 +103,9 @@ struct bst_session {
     uint64_t saved_update, saved_seq, saved_next_eval, checkpoint_seq, resumed_seq;
     bool saved;
     double save_again, save_pause; /* after a failure */
+    int n_save_failed;             /* in a row */
     bool metrics_failing;
+    double metrics_failing_since, metrics_said;
     int64_t n_bad_said; /* unreadable samples told of */
 
     struct bst_status status;

@@ -15,7 +15,7 @@
 
 enum { KEEP = 3, STATE_VERSION = 1 };
 #define RETRY_FIRST 5.0
-#define RETRY_MOST 600.0
+#define RETRY_MOST 60.0
 
 #define P(kind, name) BST_FIELD(struct bst_progress, kind, name)
 static const struct bst_field progress_fields[] = {
@@ -159,11 +159,22 @@ enum bst_err bst_session_save(struct bst_session *s)
         if (s->save_pause > RETRY_MOST)
             s->save_pause = RETRY_MOST;
         s->save_again = bst_clock_now() + s->save_pause;
-        bst_session_note(s, BST_DIAG_CHECKPOINT_FAILING, "checkpoint at update %" PRIu64 ": %s",
-                         s->at.update, why);
+        s->n_save_failed++;
+        char last[48] = "none is saved yet";
+        if (s->saved)
+            snprintf(last, sizeof last, "the last is of update %" PRIu64, s->saved_update);
+        bst_session_note(s, BST_DIAG_CHECKPOINT_FAILING,
+                         "checkpoint at update %" PRIu64 ": %s (attempt %d, %s)", s->at.update, why,
+                         s->n_save_failed, last);
         return bst_fail(err, "%s", why);
     }
     s->save_again = s->save_pause = 0;
+    if (s->n_save_failed)
+        bst_session_note(s, BST_DIAG_NONE,
+                         "checkpoints are saved again, at update %" PRIu64 " after %d failed "
+                         "attempt%s",
+                         s->at.update, s->n_save_failed, s->n_save_failed == 1 ? "" : "s");
+    s->n_save_failed = 0;
     s->saved = true;
     s->saved_update = s->at.update;
     s->saved_seq = seq_in_force(s);

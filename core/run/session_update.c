@@ -6,6 +6,7 @@
 #include "core/run/session_inner.h"
 
 enum { NONFINITE_ENDS = 10 };
+#define SAY_AGAIN_SECONDS 60.0
 /* Share of the newest update in the mean rate that the time left is worked out from. */
 #define RATE_SHARE 0.1
 
@@ -61,8 +62,18 @@ static void watch_metrics(struct bst_session *s)
     const char *why;
     bst_metrics_retry(s->metrics);
     bool failing = bst_metrics_failing(s->metrics, &why);
+    double now = bst_clock_now();
     if (failing && !s->metrics_failing)
-        bst_session_note(s, BST_DIAG_METRICS_FAILING, "metrics.jsonl cannot be written: %s", why);
+        s->metrics_failing_since = now;
+    if (failing && (!s->metrics_failing || now - s->metrics_said >= SAY_AGAIN_SECONDS)) {
+        s->metrics_said = now;
+        bst_session_note(s, BST_DIAG_METRICS_FAILING,
+                         "metrics.jsonl cannot be written: %s (for %.0f s)", why,
+                         now - s->metrics_failing_since);
+    }
+    if (!failing && s->metrics_failing)
+        bst_session_note(s, BST_DIAG_NONE, "metrics.jsonl is written again, after %.0f s",
+                         now - s->metrics_failing_since);
     s->metrics_failing = failing;
 }
 

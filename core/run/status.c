@@ -89,6 +89,7 @@ static const struct bst_field status_fields[] = {
     S(STR, backend),
     S(STR, lease),
     S(BOOL, you_hold_lease),
+    S(STR, lease_taken_by),
     S(INT, n_clients),
     S(U64, journal_seq),
 };

@@ -76,8 +76,9 @@ struct bst_status {
     uint64_t noise_updates; /* measured so far */
     double momentum, weight_decay, max_grad_norm, label_smoothing;
     char optimizer[16], lr_scheduler[16], lr_scaling[20], precision[8], backend[16];
-    char lease[80];      /* who holds it; "" nobody */
-    bool you_hold_lease; /* filled per client */
+    char lease[80];          /* who holds it; "" nobody */
+    bool you_hold_lease;     /* filled per client, as is */
+    char lease_taken_by[80]; /* who took it from this client; "" nobody did, or it is back */
     int n_clients;
     uint64_t journal_seq; /* entries so far */
     /* The schedule in force: pairs (samples, rate) over the whole run, close together where it

@@ -36,7 +36,7 @@ def read_nm(text):
 
 def source_of(obj):
     """…/core/tune/CMakeFiles/bst_tune.dir/schedule.c.o → core/tune/schedule.c"""
-    m = re.search(r"((?:core|nets|tui|tests)(?:/[\w-]+)*)/CMakeFiles/[^/]+\.dir/(.+)\.o$", obj)
+    m = re.search(r"(?:^|/)((?:core|nets|tui|tests)(?:/[\w-]+)*)/CMakeFiles/[^/]+\.dir/(.+)\.o$", obj)
     return f"{m.group(1)}/{m.group(2)}" if m else None
 
 
@@ -117,6 +117,8 @@ def self_test():
     want = ["core/tune/a.c: bst_lonely is used nowhere else: make it static, or take it out",
             "core/tune/a.c: helper has none of the prefixes bst_"]
     bad = [] if sorted(got) == sorted(want) else [f"symbols: {got}"]
+    if source_of("core/tune/CMakeFiles/bst_tune.dir/tui/a.c.o") != "core/tune/tui/a.c":
+        bad.append("source_of")
     text = ("static int a(void)\n{\n}\n\nenum bst_err b(int x,\n    int y)\n{\n}\n\nstruct c\n{\n};\n"
             "static const int d[] =\n{\n1};\n__attribute__((target(\"avx2\"))) static void e(void)\n{\n}\n")
     if functions_of(text) != (2, 3):
@@ -129,11 +131,13 @@ def main():
         bad = self_test()
     else:
         root, build = map(pathlib.Path, sys.argv[1:3])
-        objects = [str(p) for p in build.rglob("*.o") if "CMakeFiles" in str(p) and "CompilerIdC" not in str(p)]
+        # Within the build's folder, whatever the folders above it are called.
+        objects = [str(p.relative_to(build)) for p in build.rglob("*.o") if "CMakeFiles" in str(p) and "CompilerIdC" not in str(p)]
         if not objects:
             print("no object files")
             return 1
-        nm = subprocess.run(["nm", "-A", *objects], capture_output=True, text=True, check=True).stdout
+        nm = subprocess.run(["nm", "-A", *objects], capture_output=True, text=True, check=True,
+                            cwd=build).stdout
         bad = check(read_nm(nm)) + check_static(root)
     for line in bad:
         print(line)

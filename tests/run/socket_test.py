@@ -109,6 +109,7 @@ def thirty_two_and_no_more():
         r = started(p, "m")
         many = [Client(r, "watch", readonly=True) for _ in range(32)]
         s = r.connect()
+        s.sendall(b'{"op":"hello","client":"watch","user":"y","version":1}\n')
         check(b"no room" in read_all(s), "a 33rd was let in")
         for c in many:
             check(c.ask({"op": "status", "id": 9}, "status")["id"] == 9, "no status")
@@ -125,6 +126,29 @@ def thirty_two_and_no_more():
         for c in many:
             c.close()
         goes_on(r)
+
+
+def who_idles_keeps_nobody_out():
+    """Whoever came, and however many, status, ctl and stop get in."""
+    with Place() as p:
+        r = started(p, "i")
+        many = []
+
+        def come(kind):
+            try:
+                many.append(Client(r, kind))
+            except Exception:  # noqa: B902  turned away
+                pass
+        for kind in ("watch", "console", "ctl"):
+            for _ in range(40):
+                come(kind)
+        many += [r.connect() for _ in range(65)]
+        check(r.status()["phase"] == "training", "no status")
+        rc, reply = r.ctl("lr", "x0.9")
+        check(rc == 0, f"{reply}")
+        check(many[0].ask({"op": "status", "id": 9}, "status")["id"] == 9, "one that watches was thrown out")
+        check(p.cli("stop", r.dir)[0] == 0, "no stop")
+        r.end()
 
 
 def out_of_descriptors():
@@ -263,5 +287,5 @@ def the_folder_is_ours_alone():
 
 if __name__ == "__main__":
     main(garbage, commands_that_are_nonsense_are_refused, half_closed_and_broken_off, descriptors_are_not_taken,
-         thirty_two_and_no_more, out_of_descriptors, a_slow_reader_is_given_up, a_request_is_finished_in_time,
+         thirty_two_and_no_more, who_idles_keeps_nobody_out, out_of_descriptors, a_slow_reader_is_given_up, a_request_is_finished_in_time,
          the_socket_comes_back, others_are_not_listened_to, the_folder_is_ours_alone)

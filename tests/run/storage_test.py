@@ -33,6 +33,7 @@ def a_full_disk_loses_nothing():
         check(not list(r.dir.glob("checkpoints/*.tmp-*")), "an unfinished checkpoint stays behind")
         rc, reply = r.ctl("checkpoint")
         check(rc == 1 and reply["outcome"] == "refused", f"{reply}")
+        until(lambda: "attempt 2, the last is of update" in r.said(), "the next attempt to be told of", 30)
         limit_files(r, resource.RLIM_INFINITY)
         n = r.status()["update"]
         until(lambda: r.metrics()[-1]["update"] > n, "the metrics to go on", 90)
@@ -40,6 +41,8 @@ def a_full_disk_loses_nothing():
         check(m == list(range(1, len(m) + 1)), "lines are missing")
         rc, reply = r.ctl("checkpoint")
         check(rc == 0, f"{reply}")
+        until(lambda: "checkpoints are saved again" in r.said() and "metrics.jsonl is written again" in r.said(), "the end told of", 30)
+        check(r.status()["note_code"] == "", "the status still has the code")
 
 
 def a_journal_that_cannot_be_written_refuses_changes():
