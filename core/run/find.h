@@ -11,7 +11,9 @@
 #include "core/base/sb.h"
 #include "core/train/train.h"
 #include "core/tune/lr_range.h"
+#include "core/tune/plan.h"
 #include "core/tune/split.h"
+#include "core/tune/trial.h"
 
 struct bst_find { /* what both need */
     struct bst_trainer *trainer;
@@ -85,13 +87,39 @@ BST_MUST_USE enum bst_err bst_lr_cfg_check(const struct bst_lr_cfg *cfg);
 BST_MUST_USE enum bst_err bst_find_lr(const struct bst_find *f, const struct bst_lr_cfg *cfg,
                                       struct bst_lr_result *out);
 
+struct bst_trial_cfg {
+    const struct bst_live *without, *with;
+    double momentum_factor; /* of the change's first update, see struct bst_plan */
+    uint64_t samples;       /* where the run stands */
+    uint64_t total;         /* where it ends: a trial does not go past it */
+    uint64_t update;        /* done */
+    bool nesterov;
+    int updates; /* without the change, BST_TRIAL_LEAST … _MOST; with it, as many as the same
+                    samples take */
+};
+
+struct bst_trial_result {
+    struct bst_trial_answer answer;
+    uint64_t samples;
+    int updates[2];    /* without and with the change */
+    double seconds[2]; /* of the updates alone */
+    bool restored;
+};
+
+/* Both from the state that is there, over the same samples. BST_E_RANGE when the run is too near
+ * its end, or `updates` is out of bounds. */
+BST_MUST_USE enum bst_err bst_find_trial(const struct bst_find *f, const struct bst_trial_cfg *cfg,
+                                         struct bst_trial_result *out);
+
 /* find_print.c */
 /* One line for people: "largest micro-batch 412, …" */
 void bst_fit_describe(const struct bst_fit_result *r, struct bst_sb *out);
 void bst_lr_describe(const struct bst_lr_result *r, struct bst_sb *out);
+void bst_trial_describe(const struct bst_trial_result *r, struct bst_sb *out);
 /* One JSON object. */
 void bst_fit_print(const struct bst_fit_result *r, struct bst_sb *out);
 /* A line of JSON a point, then one of what they say; each with its end. */
 void bst_lr_print(const struct bst_lr_result *r, struct bst_sb *out);
+void bst_trial_print(const struct bst_trial_result *r, struct bst_sb *out);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/run/field.h"
+#include "core/run/request.h"
 #include "core/run/session_inner.h"
 
 enum { NONFINITE_ENDS = 10 };
@@ -149,50 +150,16 @@ static void show_update(struct bst_session *s, const struct bst_update_req *req,
     }
 }
 
-/* The run's last part of a batch, or the live split. */
-static enum bst_err split_of(const struct bst_session *s, uint64_t batch, struct bst_split *out)
-{
-    const struct bst_live *l = &s->live;
-    if (batch == l->batch) {
-        *out = l->split;
-        return BST_OK;
-    }
-    /* No micro-batch larger than those in force, so that it fits where they do. */
-    struct bst_split_ask ask = {
-        .batch = batch, .ranks = s->env.ranks, .cap = l->split.micro, .may_be_empty = true};
-    return bst_split_make(&ask, out);
-}
-
-static struct bst_update_req make_request(const struct bst_session *s,
-                                          const struct bst_split *split)
-{
-    const struct bst_live *l = &s->live;
-    uint64_t number = s->at.update + 1;
-    bool clips = l->max_grad_norm > 0 && number % l->clip_interval == 0;
-    return (struct bst_update_req){
-        .first = s->at.samples,
-        .batch = (int64_t)split->batch,
-        .micro_batches = (int)split->accumulate,
-        .lr = bst_schedule_lr(&l->schedule, s->at.samples, split->batch),
-        .momentum = l->momentum,
-        .weight_decay = l->weight_decay,
-        .nesterov = s->preset.nesterov,
-        .label_smoothing = l->label_smoothing,
-        .max_grad_norm = clips ? l->max_grad_norm : 0,
-        .momentum_factor = s->at.momentum_factor,
-        .update = number,
-        .noise = bst_session_noise_wanted(s),
-    };
-}
-
 enum bst_err bst_session_update(struct bst_session *s)
 {
     struct bst_update_result res;
     struct bst_split split;
-    uint64_t left = s->live.schedule.total - s->at.samples;
-    uint64_t batch = left < s->live.batch ? left : s->live.batch;
-    BST_TRY(split_of(s, batch, &split));
-    struct bst_update_req req = make_request(s, &split);
+    struct bst_update_req req;
+    BST_TRY(bst_request_make(&s->live, s->at.samples, s->live.schedule.total, s->at.update + 1,
+                             &split, &req));
+    req.nesterov = s->preset.nesterov;
+    req.momentum_factor = s->at.momentum_factor;
+    req.noise = bst_session_noise_wanted(s);
     enum bst_err err = bst_trainer_update(s->trainer, &req, &s->interrupt, &res);
     if (err == BST_E_CANCELLED)
         return err;
@@ -205,7 +172,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     if (err)
         return err;
     s->at.update++;
-    s->at.samples += batch;
+    s->at.samples += split.batch;
     /* A skipped update has left the velocities alone. */
     if (!res.skipped)
         s->at.momentum_factor = 1;
