@@ -124,16 +124,16 @@ static void print_row(FILE *out, const struct bst_mem_row *r)
         fprintf(out, "  %s\n", r->why[0] ? r->why : "does not fit, by far");
         return;
     }
-    print_bytes(out, r->parameters, 8);
-    print_bytes(out, r->gradients, 8);
-    print_bytes(out, r->optimizer, 8);
+    print_bytes(out, r->parameters, 11);
+    print_bytes(out, r->gradients, 9);
+    print_bytes(out, r->optimizer, 9);
     print_bytes(out, r->rewind, 8);
-    print_bytes(out, r->activations, 9);
-    print_bytes(out, r->recomputation, 9);
+    print_bytes(out, r->activations, 11);
+    print_bytes(out, r->recomputation, 13);
     print_bytes(out, r->data, 7);
-    print_bytes(out, r->workspace, 8);
+    print_bytes(out, r->workspace, 9);
     print_bytes(out, r->total, 9);
-    fprintf(out, "  %-4s %+5.1f%%", r->fits ? "yes" : "no", 100 * r->again_share);
+    fprintf(out, "  %-4s %+6.1f%%", r->fits ? "yes" : "no", 100 * r->again_share);
     if (r->textbook > 0)
         fprintf(out, " %9.1f %+6.1f%%", r->textbook / MIB,
                 100 * bst_memory_error(r->textbook, (double)r->total));
@@ -156,21 +156,27 @@ static void print_largest(FILE *out, const struct bst_mem_report *r,
 
 static void print_text(const struct tui_call *c, const struct bst_mem_report *r)
 {
-    char process[32] = "n/a";
+    char process[32] = "n/a", saving[32];
+    bst_text_bytes(r->saving, saving);
     if (r->process)
         bst_text_bytes(r->process, process);
     fprintf(c->out, "%s: %s on %d device%s (%s)%s\n", r->preset, r->net, r->devices,
             r->devices == 1 ? "" : "s", r->backend,
             r->generated ? "; the data are not here, their usual sizes are taken" : "");
     fprintf(c->out, "MiB of one device, planned:\n"
-                    "  batch   micro  recompute    parametr gradient optimizr   rewind activatns "
-                    "recomputn    data workspac     total  fits   work  textbook   error\n");
+                    "  batch   micro  recompute     parameters gradients optimizer   rewind "
+                    "activations recomputation    data workspace     total  fits    work  textbook "
+                    "  error\n");
     for (int i = 0; i < r->n_rows; i++)
         print_row(c->out, &r->rows[i]);
     for (int i = 0; i < r->n_largest; i++)
         print_largest(c->out, r, &r->largest[i]);
-    fprintf(c->out, "measured, on top, once a process: %s for program, libraries and data set\n",
-            process);
+    fprintf(c->out,
+            "rewind is room for the state before a change, touched by the first one; work is the "
+            "estimated price of recomputation;\n"
+            "while a checkpoint is written, %s more\n"
+            "measured, on top, once a process: %s for program, libraries and data set\n",
+            saving, process);
 }
 
 static int make(const struct tui_call *c, struct ask *a)

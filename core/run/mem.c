@@ -175,6 +175,7 @@ static enum bst_err fit_textbook(const struct bst_mem_cfg *cfg, struct bst_mem_r
     bst_copy_text(r->backend, sizeof r->backend, p.cfg.backend->name);
     r->devices = p.cfg.ranks;
     r->capacity = p.capacity;
+    r->saving = bst_trainer_save_bytes(p.t);
     const struct bst_data_info *d = bst_trainer_data(p.t);
     r->textbook.parameters = (double)bst_trainer_n_parameters(p.t);
     r->textbook.inputs = (double)d->height * d->width * d->channels;
@@ -323,6 +324,7 @@ void bst_mem_print_json(const struct bst_mem_report *r, struct bst_sb *out)
         bst_json_close(&j, '}');
     }
     bst_json_close(&j, ']');
+    bst_json_uint(&j, "saving", r->saving);
     print_textbook(&j, r);
     bst_json_open(&j, "measured", '{');
     if (r->process)

@@ -58,6 +58,7 @@ struct bst_mem_report {
     bool generated; /* the data were not found: sizes are those usual for the format */
     struct bst_textbook textbook;
     int fitted[2];    /* micro-batches of the two plans behind the factor; 0: there is none */
+    uint64_t saving;  /* on top of a total while a checkpoint is written */
     uint64_t process; /* measured: resident here after a plan; 0: not known */
     struct bst_mem_row *rows;
     int n_rows;

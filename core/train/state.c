@@ -34,16 +34,27 @@ static void tensor_name(const struct rank *k, enum bst_state what, int i, struct
                 k->params->slots[i].name);
 }
 
-/* Host room for the largest parameter, as doubles. */
-static enum bst_err plain_room(const struct rank *k, double **out, size_t *bytes)
+/* Of the largest parameter, as doubles. */
+static size_t plain_bytes(const struct rank *k)
 {
     int64_t most = 1;
     for (int i = 0; i < k->params->n_slots; i++) {
         int64_t n = bst_shape_count(&k->params->slots[i].shape);
         most = n > most ? n : most;
     }
+    return (size_t)most * sizeof(double);
+}
+
+uint64_t bst_trainer_save_bytes(const struct bst_trainer *t)
+{
+    return plain_bytes(&t->ranks[0]);
+}
+
+/* Host room for it. */
+static enum bst_err plain_room(const struct rank *k, double **out, size_t *bytes)
+{
     void *p = NULL;
-    *bytes = (size_t)most * sizeof(double);
+    *bytes = plain_bytes(k);
     enum bst_err err = bst_alloc(*bytes, &p);
     *out = p;
     return err;

@@ -157,6 +157,8 @@ BST_MUST_USE enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state
                                            const char *path, bool lenient, char *note,
                                            size_t note_room);
 uint64_t bst_trainer_state_bytes(const struct bst_trainer *t); /* of both files' data */
+/* What a save takes beside the plan while it lasts: room for the largest tensor. */
+uint64_t bst_trainer_save_bytes(const struct bst_trainer *t);
 /* CRC-32C over weights, statistics and momenta in plain order: equal state, equal number. */
 BST_MUST_USE enum bst_err bst_trainer_hash(struct bst_trainer *t, uint32_t *out);
 /* BST_E_CORRUPT when a rank's state is not rank 0's, bit for bit. */

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""What `mem` plans against what runs take; recomputation on demand in a run that is changed while it lives."""
+import json
+
+from bst import TINY, Place, check, main, until
+
+LONG = {"max_epochs": 4000, "eval_interval": "never", "checkpoint_interval": "never"}
+
+
+def mem(p, *args, **settings):
+    sets = {**TINY, **{k.replace("__", "."): v for k, v in settings.items()}}
+    flat = [x for k, v in sets.items() for x in ("--set", f"{k}={v}")]
+    rc, out, err = p.cli("mem", "quickstart", "--json", *flat, *args)
+    check(rc == 0, f"mem gave {rc}: {err}")
+    return json.loads(out)
+
+
+def devices_of(r):
+    return r.status()["devices"]
+
+
+def planned_is_what_a_run_holds():
+    with Place() as p:
+        for n, recompute in ((1, "none"), (2, "none"), (1, "{every: 1}"), (2, "{layers: [\"*bn?\"]}")):
+            row = mem(p, "--batch", 32, devices__count=n, recompute=recompute)["planned"][0]
+            r = p.start(f"r{n}{len(recompute)}", **LONG, devices__count=n, recompute=recompute)
+            r.wait_update(2)
+            for d in devices_of(r):
+                check(d["memory_planned"] == row["total"], f"{d} is not {row}")
+                check(d["memory_used"] == row["total"], f"{d} is not {row}")
+            r.ctl("stop")
+            r.end()
+            parts = ("parameters", "gradients", "optimizer", "rewind", "activations", "recomputation", "data", "workspace")
+            check(sum(row[k] for k in parts) == row["total"], f"{row}")
+
+
+def a_larger_batch_is_recomputed_and_back():
+    """In 1 % less than a doubled batch needs; the loss is that of a run with room for all."""
+    with Place() as p:
+        rows = {r["global_batch_size"]: r for r in mem(p, "--batch", "32,64")["planned"]}
+        room = rows[64]["total"] - rows[64]["activations"] // 10
+        check(room > rows[32]["total"], f"{rows}")
+        runs = [p.start("auto", **LONG, recompute="auto", devices__memory=room),
+                p.start("plain", **LONG)]
+        for r in runs:
+            r.wait_update(1)
+            rc, _ = r.ctl("pause")
+            check(rc == 0, "not paused")
+            r.wait_phase("paused")
+        check("recompute_work" not in devices_of(runs[0])[0] or devices_of(runs[0])[0]["recompute_work"] is None,
+              f"{devices_of(runs[0])}")
+        rc, reply = runs[0].ctl("batch", "=64")
+        check(rc == 0, f"{reply}")
+        change = [c for c in reply["changes"] if c["key"] == "recompute"]
+        check(change and change[0]["old"] == "none" and "instructions" in change[0]["new"], f"{reply}")
+        runs[0].ctl("resume")
+        until(lambda: runs[0].metrics()[-1]["global_batch_size"] == 64, "the batch")
+        d = devices_of(runs[0])[0]
+        check(d["recompute_work"] > 0 and d["memory_used"] <= room, f"{d}")
+        split = runs[0].metrics()[-1]
+        check(split["micro_batch_size"] == 64 and split["gradient_accumulation_steps"] == 1, f"{split}")
+        rc, reply = runs[0].ctl("batch", "=32")
+        check(rc == 0 and [c["new"] for c in reply["changes"] if c["key"] == "recompute"] == ["none"], f"{reply}")
+        for r in runs:
+            r.ctl("stop")
+            r.end()
+
+
+def numbers_are_the_same():
+    with Place() as p:
+        runs = [p.start(n, max_steps=6, recompute=n) for n in ("none", "auto", "{every: 1}")]
+        for r in runs:
+            r.end()
+        check(len({r.weights() for r in runs}) == 1, "the weights differ")
+        check(runs[0].series() == runs[1].series() == runs[2].series(), "the numbers on the way differ")
+
+
+def what_it_cannot_read_it_says():
+    with Place() as p:
+        for args in (["--batch", "64,,128"], ["--batch", "many"], ["--capacity", "big"], ["--recompute", "maybe"],
+                     ["--precision", "fp12"], ["--recompute", "layers:nothing*"], ["--devices", "0"]):
+            rc, out, err = p.cli("mem", "quickstart", *args)
+            check(rc == 2 and not out and err, f"{args}: {rc} {out} {err}")
+        rc, out, err = p.cli("mem", "no-such-preset")
+        check(rc == 2, f"{rc} {err}")
+        rc, out, err = p.cli("mem", "resnet50-1024-layerwise", "--batch", "8", "--recompute", "none,layers:*bn?",
+                             "--set", "devices.backend=ref", "--capacity", "80GiB")
+        check(rc == 0 and "the data are not here" in out and "largest in 80.00 GiB" in out, f"{rc} {out} {err}")
+
+
+if __name__ == "__main__":
+    main(planned_is_what_a_run_holds, a_larger_batch_is_recomputed_and_back, numbers_are_the_same,
+         what_it_cannot_read_it_says)
