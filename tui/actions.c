@@ -114,6 +114,8 @@ static unsigned drop(struct tui_app *app, int arg)
         tui_armed_drop(m, app->link);
     else if (m->message[0])
         m->message[0] = '\0';
+    else if (m->view.event)
+        m->view.event = 0;
     else if (m->view.maximised)
         m->view.maximised = false;
     else
@@ -196,6 +198,8 @@ static const struct {
     [TUI_REQ_FREEZE] = {tui_do_freeze, 0},
     [TUI_REQ_GRADIENT] = {tui_do_toggle_layers, 0},
     [TUI_REQ_FILTER] = {open_prompt, '/'},
+    [TUI_REQ_EVENT_NEXT] = {tui_do_step_event, 1},
+    [TUI_REQ_EVENT_PREVIOUS] = {tui_do_step_event, -1},
     [TUI_REQ_LEFT] = {tui_do_scroll_time, -1},
     [TUI_REQ_RIGHT] = {tui_do_scroll_time, 1},
     [TUI_REQ_OLDEST] = {tui_do_to_end, -1},

@@ -20,6 +20,7 @@ unsigned tui_do_toggle_log(struct tui_app *app, int arg);
 unsigned tui_do_next_axis(struct tui_app *app, int arg);
 unsigned tui_do_toggle_autoscale(struct tui_app *app, int arg);
 unsigned tui_do_toggle_smooth(struct tui_app *app, int arg);
+unsigned tui_do_step_event(struct tui_app *app, int arg);
 unsigned tui_do_scroll_list(struct tui_app *app, int arg);
 
 #endif

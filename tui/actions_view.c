@@ -163,6 +163,41 @@ unsigned tui_do_toggle_smooth(struct tui_app *app, int arg)
     return TUI_DO_DRAW;
 }
 
+/* The list scrolls so that the event is in it, the charts so that its moment is in their middle. */
+static void look_at(struct tui_model *m, int event)
+{
+    const struct bst_history_event *e = &m->history->events[event];
+    double first, last;
+    run_ends(m, &first, &last);
+    m->view.event = event + 1;
+    m->view.scroll[TUI_PANE_EVENTS] = 0;
+    for (int i = event + 1; i < m->n_events; i++)
+        m->view.scroll[TUI_PANE_EVENTS] += tui_event_hits(m, &m->history->events[i]);
+    if (m->view.span > 0 && isfinite(e->samples)) {
+        double to = fmax(e->samples + m->view.span / 2, first + m->view.span);
+        m->view.end = to >= last ? 0 : to;
+    }
+    tui_say(m, TUI_NORMAL, "update %llu: %s", (unsigned long long)e->update, e->text);
+}
+
+unsigned tui_do_step_event(struct tui_app *app, int arg)
+{
+    struct tui_model *m = &app->model;
+    int at = m->view.event > m->n_events ? 0 : m->view.event;
+    /* The first press, in either direction, is for the newest. */
+    int i = at ? at - 1 + arg : m->n_events - 1, step = at ? arg : -1;
+    while (i >= 0 && i < m->n_events && !tui_event_hits(m, &m->history->events[i]))
+        i += step;
+    if (i >= 0 && i < m->n_events)
+        look_at(m, i);
+    else
+        tui_say(m, TUI_DIM,
+                !at       ? "there is no event to go to"
+                : arg > 0 ? "this is the newest event"
+                          : "this is the first event");
+    return TUI_DO_DRAW;
+}
+
 unsigned tui_do_scroll_list(struct tui_app *app, int arg)
 {
     struct tui_model *m = &app->model;

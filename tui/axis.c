@@ -46,9 +46,11 @@ static void label_linear(const struct tui_axis *a, double v, double step, char o
     snprintf(out, 16, "%.15s", text);
 }
 
-static void ticks_linear(struct tui_axis *a, int most)
+/* At most `most` ticks, at a step of about a `parts`th of the axis. */
+static void ticks_apart(struct tui_axis *a, int most, int parts)
 {
-    double step = tui_axis_step((a->hi - a->lo) / most, a->unit);
+    double step = tui_axis_step((a->hi - a->lo) / parts, a->unit);
+    a->n = 0;
     double first = ceil(a->lo / step - 1e-9) * step;
     for (int i = 0; a->n < most && a->n < TUI_TICKS; i++) {
         double v = first + i * step;
@@ -60,6 +62,15 @@ static void ticks_linear(struct tui_axis *a, int most)
         label_linear(a, a->tick[a->n], step, a->label[a->n]);
         a->n++;
     }
+}
+
+/* A round step may be longer than the axis, or have one tick only on it: then a shorter one. */
+static void ticks_linear(struct tui_axis *a, int most)
+{
+    int wanted = most < 2 ? most : 2;
+    a->n = 0;
+    for (int parts = most; a->n < wanted && parts <= most + 8; parts++)
+        ticks_apart(a, most, parts);
 }
 
 static void add_log_tick(struct tui_axis *a, double v)
@@ -119,7 +130,6 @@ void tui_axis_make(struct tui_axis *a, double lo, double hi, bool log, enum tui_
         ticks_log(a, most);
     /* Within one decade round values of the linear kind say more. */
     if (a->n < 2 && !(log && hi > lo * 10)) {
-        a->n = 0;
         ticks_linear(a, most);
     }
 }

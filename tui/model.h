@@ -56,6 +56,7 @@ struct tui_view {
     double span; /* samples shown; 0: the whole run so far */
     double end;  /* last sample shown; 0: follow */
     char filter[48];
+    int event;               /* one past the index of the event that is looked at; 0: none */
     int scroll[TUI_N_PANES]; /* lines from the newest or the worst */
     enum tui_overlay overlay;
     int overlay_scroll, overlay_select;

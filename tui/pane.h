@@ -30,6 +30,7 @@ int tui_title_item(struct tui_area a, int x, enum tui_style style, const char *l
 /* A bar of `w` columns: `used` solid, up to `planned` shaded, the rest free; 0…1, NaN unknown. */
 void tui_bar(struct tui_area a, int x, int y, int w, double used, double planned,
              enum tui_style style);
+bool tui_event_hits(const struct tui_model *m, const struct bst_history_event *e);
 bool tui_filter_hits(const struct tui_model *m, const char *text);
 /* The updates of the window as CSV, all their columns, with the evaluations beside them. */
 void tui_csv_window(const struct tui_model *m, struct bst_sb *out);

@@ -6,16 +6,11 @@
 #include "tui/format.h"
 #include "tui/pane.h"
 
-static bool hits(const struct tui_model *m, const struct bst_history_event *e)
-{
-    return tui_filter_hits(m, e->text) || (e->code[0] && tui_filter_hits(m, e->code));
-}
-
 static int lines(const struct tui_model *m)
 {
     int n = 0;
     for (int i = 0; i < m->n_events; i++)
-        n += hits(m, &m->history->events[i]);
+        n += tui_event_hits(m, &m->history->events[i]);
     return n;
 }
 
@@ -99,7 +94,7 @@ static bool find_fit(const struct tui_model *m, struct tui_area a, int skip, str
     struct row r;
     f->n = f->rows = 0;
     for (int i = m->n_events - 1; i >= 0; i--) {
-        if (!hits(m, &m->history->events[i]) || skip-- > 0)
+        if (!tui_event_hits(m, &m->history->events[i]) || skip-- > 0)
             continue;
         make_row(m, &m->history->events[i], a, &r);
         if (f->n && f->rows + r.rows > a.h)
@@ -129,6 +124,8 @@ static void draw(const struct tui_model *m, struct tui_area a)
     for (int i = fit.n - 1, y = 0; i >= 0; y += r.rows, i--) {
         make_row(m, &m->history->events[fit.event[i]], a, &r);
         draw_row(&m->history->events[fit.event[i]], &r, a, y);
+        if (m->view.event == fit.event[i] + 1)
+            tui_cell_put(a, 1, y, TUI_FOCUS, L'▸');
     }
 }
 

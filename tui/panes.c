@@ -48,6 +48,11 @@ bool tui_filter_hits(const struct tui_model *m, const char *text)
     return !m->view.filter[0] || strcasestr(text, m->view.filter);
 }
 
+bool tui_event_hits(const struct tui_model *m, const struct bst_history_event *e)
+{
+    return tui_filter_hits(m, e->text) || (e->code[0] && tui_filter_hits(m, e->code));
+}
+
 static void csv_number(struct bst_sb *out, double v)
 {
     char text[32];

@@ -227,6 +227,16 @@ struct tui_series tui_series_noise(struct tui_noise *v, const struct tui_model *
                                .every = field == TUI_NOISE_SCALE ? 1 : 3};
 }
 
+/* Where the event that is looked at took effect. */
+static void mark_event(struct tui_chart *c, const struct tui_model *m)
+{
+    if (!m->view.event || m->view.event > m->n_events || !m->n_updates)
+        return;
+    int at = update_at(m, m->history->events[m->view.event - 1].samples);
+    at = at < m->n_updates ? at : m->n_updates - 1;
+    c->upright[c->n_uprights++] = (struct tui_chart_line){update_x(m, at), TUI_PENDING, L'┊', 1};
+}
+
 void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct tui_window *w,
                     int pane)
 {
@@ -236,5 +246,6 @@ void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct
     c->x_unit = w->x_unit;
     c->x_name = w->x_name;
     c->log = m->view.log & 1u << pane;
+    mark_event(c, m);
     c->empty = m->n_updates ? "nothing finite in this window" : "waiting for the first update";
 }

@@ -520,10 +520,13 @@ struct tui_link *fake_open(enum fake_kind kind)
     if (kind != FAKE_EMPTY) {
         uint64_t update = f->status.update;
         f->status.update = 402;
+        f->status.samples = 402 * BATCH;
         add_event(f, "", "console", false, "learning rate 0.08 → 0.1");
         f->status.update = 517;
+        f->status.samples = 517 * BATCH;
         add_event(f, "BST-201", "ctl", true, "batch 1040 refused: needs 8.10 GiB a device");
         f->status.update = update;
+        f->status.samples = update * BATCH;
     }
     if (kind == FAKE_DIVERGED)
         make_diverged(f);

@@ -176,6 +176,42 @@ static void any_size_draws(void **state)
     }
 }
 
+static void ends(void *arg, int i, double *x, double *y)
+{
+    const double *end = arg;
+    *x = end[i];
+    *y = 1 + i;
+}
+
+/* Whatever part of the run a narrow pane shows, in whatever it counts. */
+static void the_axis_below_always_says_where(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"epoch", "update", ""};
+    for (int w = 28; w <= 80; w += 4)
+        for (int u = 0; u < 3; u++)
+            for (double from = 0; from < 1e5; from = from * 7 + 3)
+                for (double span = 1.5; span < 1e6; span *= 1.7) {
+                    struct tui_frame f;
+                    double end[] = {from, from + span};
+                    bool digit = false;
+                    tui_frame_init(&f, w, 6);
+                    struct tui_chart c = {.x0 = end[0],
+                                          .x1 = end[1],
+                                          .x_unit = (enum tui_axis_unit)u,
+                                          .x_name = names[u],
+                                          .n_series = 1};
+                    c.series[0] = (struct tui_series){ends, end, 2, TUI_TRAIN, 1, 0, true};
+                    tui_chart_draw(&c, tui_area_all(&f));
+                    for (int x = 0; x < w; x++)
+                        digit =
+                            digit || (f.cells[5 * w + x].ch >= '0' && f.cells[5 * w + x].ch <= '9');
+                    if (!digit)
+                        fail_msg("width %d unit %d: %g to %g", w, u, end[0], end[1]);
+                    tui_frame_fini(&f);
+                }
+}
+
 static void a_missing_value_is_seen(void **state)
 {
     (void)state;
@@ -246,6 +282,7 @@ int main(void)
         cmocka_unit_test(any_numbers_any_axis),
         cmocka_unit_test(ticks_are_round),
         cmocka_unit_test(any_size_draws),
+        cmocka_unit_test(the_axis_below_always_says_where),
         cmocka_unit_test(a_missing_value_is_seen),
         cmocka_unit_test(numbers_read_well),
     };
