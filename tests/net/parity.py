@@ -9,9 +9,11 @@ Needs torch, safetensors and the Fashion-MNIST files of Debian's dataset-fashion
 (i) ref64 against float64: after every update the distance of loss and gradient norm is at most ten times
     what float64 itself moves when its first weights are changed by a unit in the last place.
 (ii) ref and cpu, one update at a time from PyTorch's own state at 20 points of a run: loss within 1e-5;
-    each tensor's gradient error against float64 at most twice that of PyTorch in float32. Both in the
-    median over the points: where the input of a ReLU is 0 but for rounding, its gradient is there or not,
-    and a tensor's error at that point is a hundred times its usual one, on either side by chance.
+    each tensor's gradient error against float64 at most twice that of PyTorch in float32. Where the input of
+    a ReLU is 0 but for rounding, its gradient is there or not, and the errors of all tensors in front of it
+    are a hundred times their usual ones, on either side by chance: with some of a deep net's million inputs
+    at more than every other point. Hence errors are compared by their first quartile over the points, which
+    points without one decide; the share of single tensors over the bound is printed.
 """
 import gzip
 import math
@@ -40,6 +42,7 @@ class Case:
                  smoothing=0.0, clip=0.0, nesterov=False, groups=()):
         self.name, self.net, self.width, self.stem = name, net, width, stem
         self.batch, self.micro, self.updates = batch, micro, updates
+        self.points = POINTS if updates > POINTS[-1] else list(range(len(POINTS)))
         self.lr, self.momentum, self.decay = lr, momentum, decay
         self.smoothing, self.clip, self.nesterov, self.groups = smoothing, clip, nesterov, groups
 
@@ -60,7 +63,7 @@ EVERYTHING = dict(smoothing=0.1, clip=1.0, nesterov=True, groups=(("conv1.*", 0.
 SMALL = [
     Case("resnet8", "resnet8", 8, "cifar", 16, 1, 50),
     Case("resnet8, everything", "resnet8", 8, "cifar", 19, 4, 50, **EVERYTHING),
-    Case("resnet50, narrow", "resnet50", 8, "imagenet", 24, 1, 10, lr=0.01),
+    Case("resnet50, narrow", "resnet50", 8, "imagenet", 16, 1, 10, lr=0.01),
 ]
 FULL = [
     Case("resnet8", "resnet8", 16, "cifar", 32, 1, 50),
@@ -235,11 +238,11 @@ def jittered(weights, seed):
     return out
 
 
-def run64(case, weights):
+def run64(case, weights, updates=0):
     """[updates, 2] losses and norms, and the state before each update."""
     t, rows, states = Torch(case, torch.float64), [], []
     t.load(weights)
-    for u in range(case.updates):
+    for u in range(updates or case.updates):
         states.append(t.state())
         rows.append(t.update(u))
     return np.array(rows), states
@@ -251,6 +254,12 @@ def spread(case, weights, rows):
     for seed in range(N_JITTER):
         moved = np.maximum(moved, np.abs(run64(case, jittered(weights, seed))[0] - rows))
     return np.maximum.accumulate(moved, 0)
+
+
+def run_points(case, weights):
+    """What (i) compares, and the states that (ii) starts from, which may go on for longer."""
+    rows, states = run64(case, weights, case.points[-1] + 1)
+    return rows[:case.updates], states
 
 
 def rounded(state):
@@ -265,7 +274,7 @@ def torch_errors(case, states):
     """[points, tensors] errors of float32's gradients, [points] float64 losses."""
     t64, t32 = Torch(case, torch.float64), Torch(case, torch.float32)
     errors, losses = [], []
-    for u in (p for p in POINTS if p < case.updates):
+    for u in case.points:
         weights, _ = rounded(states[u])
         t64.load(weights)
         t32.load(weights)
@@ -278,7 +287,7 @@ def torch_errors(case, states):
 
 def check64(driver, case, folder):
     weights = first_weights(driver, case, folder)
-    rows, states = run64(case, weights)
+    rows, states = run_points(case, weights)
     allowed = 10 * spread(case, weights, rows)
     driver(case.words())
     driver("open ref64 1")
@@ -298,7 +307,7 @@ def check32(driver, case, folder, states, backend, ranks):
     driver(case.words())
     driver(f"open {backend} {ranks}")
     ours, worst_loss, worst_state = [], 0.0, 0.0  # the last in units of what the gradient's error explains
-    for u in (p for p in POINTS if p < case.updates):
+    for u in case.points:
         weights, momenta = rounded(states[u])
         save_file({k: v.float().contiguous() for k, v in weights.items()}, files[0])
         save_file({k: v.float().contiguous() for k, v in momenta.items()}, files[1])
@@ -324,7 +333,7 @@ def check32(driver, case, folder, states, backend, ranks):
                 allowed = 1e-6 + 10 * (ours[-1][names.index(name)] + norm_error) if name in names else 1e-5
                 worst_state = max(worst_state, error(got[k], part[k]) / allowed)
     driver("close")
-    ratio = np.median(ours, 0) / np.median(own, 0)
+    ratio = np.quantile(ours, 0.25, 0) / np.quantile(own, 0.25, 0)
     k = int(ratio.argmax())
     each = float((np.array(ours) > 2 * own).mean())
     print(f"{case.name}: {backend} on {ranks}: loss off by {worst_loss:.2g}; gradient error {ratio[k]:.2f} times "
@@ -354,12 +363,12 @@ def write(driver, folder):
     """Everything the C test needs; floats as Python writes them read back exactly."""
     with open(os.path.join(HERE, "parity.inc"), "w") as f:
         f.write("/* Written by tests/net/parity.py from PyTorch %s: do not edit. */\n" % torch.__version__.split("+")[0])
-        f.write("static const int points[] = {%s};\n" % ", ".join(map(str, POINTS)))
         rows_of = []
         for i, case in enumerate(SMALL):
             weights = first_weights(driver, case, folder)
-            rows, states = run64(case, weights)
+            rows, states = run_points(case, weights)
             names, own, losses = torch_errors(case, states)
+            f.write("static const int points_%d[] = {%s};\n" % (i, ", ".join(map(str, case.points))))
             f.write("static const double rows_%d[] = %s;\n" % (i, numbers(rows)))
             f.write("static const double spread_%d[] = %s;\n" % (i, numbers(spread(case, weights, rows))))
             f.write("/* %s */\n" % ", ".join(names))
@@ -368,7 +377,7 @@ def write(driver, folder):
             print(case.name, rows[0], rows[-1])
         f.write("static const struct known known[] = {\n")
         for i, (case, n, points) in enumerate(rows_of):
-            f.write(f"    {{{case.c()},\n     {case.updates}, {points}, {n}, rows_{i}, spread_{i}, own_{i}}},\n")
+            f.write(f"    {{{case.c()},\n     {case.updates}, {points}, {n}, points_{i}, rows_{i}, spread_{i}, own_{i}}},\n")
         f.write("};\n")
     return 0
 

@@ -17,6 +17,7 @@
 struct known {
     struct parity_case c;
     int updates, points, tensors;
+    const int *at;        /* [points]: updates whose gradients are compared */
     const double *rows;   /* [updates][2]: loss and gradient norm */
     const double *spread; /* [updates][2]: what float64 moves when its weights are jittered */
     const double *own; /* [tensors]: error of PyTorch's float32 gradients, median of the points */
@@ -26,6 +27,7 @@ struct known {
 
 #define N_KNOWN (int)(sizeof known / sizeof known[0])
 #define LOSS_ALLOWED 1e-5
+#define MAX_POINTS 20
 
 static int follow(const struct known *k)
 {
@@ -165,7 +167,8 @@ static int by_size(const void *a, const void *b)
  * hundred times the usual one, with PyTorch as here, by chance. */
 static double median(const struct known *k, const double *errors, int i)
 {
-    double e[sizeof points / sizeof points[0]];
+    double e[MAX_POINTS];
+    BST_ASSERT(k->points <= MAX_POINTS);
     for (int p = 0; p < k->points; p++)
         e[p] = errors[p * k->tensors + i];
     qsort(e, (size_t)k->points, sizeof *e, by_size);
@@ -200,7 +203,7 @@ static int one_at_a_time(const struct known *k, const char *backend)
     parity_open(&exact, &k->c, "ref64", 1);
     parity_open(&single, &k->c, backend, 1);
     for (int u = 0, point = 0; point < k->points; u++) {
-        if (points[point] == u) {
+        if (k->at[point] == u) {
             parity_save(&walk, f.w, f.m);
             one_point(&single, &exact, &f, u, &t, t.errors + point * k->tensors, k->tensors);
             point++;
