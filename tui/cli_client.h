@@ -9,6 +9,9 @@
 /* Waits for an event of this kind; gives BST_CLIENT_CLOSED when the trainer went away first. */
 enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_event kind);
 
+/* Gives one command to the run in `dir` (with --dry-run: asks for the proposal) and prints what it
+ * came to; the exit code. */
+int tui_give_command(const struct tui_call *c, const char *dir, const char *text);
 /* Where a run stands: from its trainer, or from the file that the last one left. */
 BST_MUST_USE enum bst_err tui_read_status(const char *dir, const struct bst_run_info *info,
                                           struct bst_status *out);

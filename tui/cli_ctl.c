@@ -36,8 +36,7 @@ static void print_reply(const struct tui_call *c, const struct bst_reply *r)
         fprintf(to, "  kept: %s, %s\n", r->kept[i].key, r->kept[i].new_value);
 }
 
-/* Gives one command and prints what it came to; the exit code. `dir`: the run's folder. */
-static int give_command(const struct tui_call *c, const char *dir, const char *text)
+int tui_give_command(const struct tui_call *c, const char *dir, const char *text)
 {
     struct bst_client *client;
     enum bst_err err = bst_client_open(dir, "ctl", false, &client);
@@ -96,7 +95,7 @@ int tui_verb_ctl(const struct tui_call *c)
         return tui_fail(c, tui_code_of(err));
     if (bst_command_parse(text, &cmd))
         return tui_fail(c, TUI_EXIT_USAGE);
-    return give_command(c, dir, text);
+    return tui_give_command(c, dir, text);
 }
 
 int tui_verb_stop(const struct tui_call *c)
@@ -105,7 +104,7 @@ int tui_verb_stop(const struct tui_call *c)
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
     if (err)
         return tui_fail(c, tui_code_of(err));
-    int code = give_command(c, dir, "stop");
+    int code = tui_give_command(c, dir, "stop");
     /* The answer comes once all is saved; the run is over when its lock is free. */
     double until = bst_clock_now() + STOP_SECONDS;
     while (!code && bst_run_is_live(dir) && bst_clock_now() < until)

@@ -16,7 +16,7 @@ static int preset_error(const struct tui_call *c, const struct bst_preset_errors
     if (errs->n)
         fputs(errs->text.data, c->err);
     else
-        fprintf(c->err, "bstune run: %s\n", bst_err_text());
+        tui_fail(c, TUI_EXIT_USAGE);
     return TUI_EXIT_USAGE;
 }
 
@@ -219,6 +219,14 @@ static bool has_terminal(void)
 {
     const char *term = getenv("TERM");
     return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
+}
+
+int tui_run_preset(const struct tui_call *c, struct tui_run *r)
+{
+    r->lock = -1;
+    r->env = bst_preset_env_new(c->nets);
+    int code = gather_sets(c, r);
+    return code ? code : load(c, r, c->cli->operands[0], r->n_sets);
 }
 
 int tui_verb_run(const struct tui_call *c)

@@ -22,6 +22,9 @@ struct tui_run {
     char first[64];      /* command that a resume starts with; "" none */
 };
 
+/* The PRESET operand with --set and --init, for a verb that makes no run of it; gives an exit code.
+ * r->env is the caller's to free, also after an error. */
+int tui_run_preset(const struct tui_call *c, struct tui_run *r);
 /* --headless: trains in the foreground; gives the run's exit code. */
 int tui_run_here(const struct tui_call *c, struct tui_run *r);
 /* Starts the same in a session of its own, then a console on it. */

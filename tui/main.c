@@ -9,6 +9,8 @@
 /* clang-format off */
 static int (*const verbs[TUI_N_VERBS])(const struct tui_call *c) = {
     [TUI_VERB_RUN] = tui_verb_run,
+    [TUI_VERB_FIT] = tui_verb_fit,
+    [TUI_VERB_LRFIND] = tui_verb_lrfind,
     [TUI_VERB_ATTACH] = tui_verb_attach,
     [TUI_VERB_LIST] = tui_verb_list,
     [TUI_VERB_STATUS] = tui_verb_status,

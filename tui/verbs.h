@@ -23,6 +23,8 @@ int tui_verb_mem(const struct tui_call *c);
 int tui_verb_status(const struct tui_call *c);
 int tui_verb_ctl(const struct tui_call *c);
 int tui_verb_stop(const struct tui_call *c);
+int tui_verb_fit(const struct tui_call *c);
+int tui_verb_lrfind(const struct tui_call *c);
 int tui_verb_preset(const struct tui_call *c);
 int tui_verb_journal(const struct tui_call *c);
 int tui_verb_replay(const struct tui_call *c);

@@ -221,6 +221,15 @@ void bst_lr_range_suggest(const struct bst_lr_range *r, const struct bst_lr_curv
         out->doubt = BST_LR_SPREAD;
 }
 
+int bst_lr_range_smooth(const struct bst_lr_range *r, const struct bst_lr_curve *curves, int n,
+                        double *out)
+{
+    double mean[BST_LR_RANGE_MOST];
+    int len = n < 1 ? 0 : mean_curve(curves, n, mean);
+    smooth_both_sides(mean, len, keep_of(r), out);
+    return len;
+}
+
 const char *bst_lr_doubt_text(enum bst_lr_doubt doubt)
 {
     static const char *const texts[] = {

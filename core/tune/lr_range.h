@@ -14,6 +14,11 @@ struct bst_lr_range {
     int updates;       /* BST_LR_RANGE_LEAST … _MOST */
 };
 
+#define BST_LR_RANGE_USUAL                                                                         \
+    {                                                                                              \
+        1e-7, 10, 100                                                                              \
+    } /* what is tested unless asked otherwise */
+
 struct bst_lr_curve { /* of one pass; zeroed before the first loss */
     int n;            /* losses so far */
     double loss[BST_LR_RANGE_MOST];
@@ -46,6 +51,10 @@ bool bst_lr_curve_add(struct bst_lr_curve *c, const struct bst_lr_range *r, doub
 /* What 1 to BST_LR_REPEATS_MOST passes say together. */
 void bst_lr_range_suggest(const struct bst_lr_range *r, const struct bst_lr_curve *curves, int n,
                           struct bst_lr_suggestion *out);
+/* The curve that the suggestion is made from: the mean of the passes, averaged over both sides, so
+ * without a lag; `out` has BST_LR_RANGE_MOST places. Gives how many there are. */
+int bst_lr_range_smooth(const struct bst_lr_range *r, const struct bst_lr_curve *curves, int n,
+                        double *out);
 /* Why it is unclear, for people; "" when it is clear. */
 const char *bst_lr_doubt_text(enum bst_lr_doubt doubt);
 

@@ -11,9 +11,9 @@ struct bst_throughput { /* rows of rising size */
 
 /* The row with the greatest rate; -1: none is known. */
 int bst_throughput_fastest(const struct bst_throughput *rows, int n);
-/* The first row from which doubling the batch gives less than 5 % more samples per second, judged
- * by the next known row (a step other than a doubling is brought to one). The last known row when
- * every doubling pays; -1 with fewer than two known rows. */
+/* The first row from which doubling the batch gives less than 5 % more samples per second, and so
+ * does every larger row, a doubling at a time. The last known row when every doubling pays; -1 with
+ * fewer than two known rows. */
 int bst_throughput_knee(const struct bst_throughput *rows, int n);
 
 #endif

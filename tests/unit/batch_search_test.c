@@ -175,6 +175,9 @@ static void test_knee(void **state)
     /* Exactly 5 % pays. */
     struct bst_throughput pays[] = {{1, 100}, {2, 105}, {4, 120}};
     assert_int_equal(bst_throughput_knee(pays, 3), 2);
+    /* One row that was measured while the machine did something else. */
+    struct bst_throughput dip[] = {{1, 100}, {2, 180}, {4, 170}, {8, 300}, {16, 310}};
+    assert_int_equal(bst_throughput_knee(dip, 5), 3);
     struct bst_throughput unknown[] = {{1, NAN}, {2, 100}, {4, 0}, {8, 102}, {16, NAN}};
     assert_int_equal(bst_throughput_knee(unknown, 5), 1);
     assert_int_equal(bst_throughput_fastest(unknown, 5), 3);

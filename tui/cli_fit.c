@@ -1,0 +1,121 @@
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/alloc.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/run/find_start.h"
+#include "tui/cli_run.h"
+
+static void progress(void *arg, const char *text)
+{
+    const struct tui_call *c = arg;
+    fprintf(c->err, "%s\n", text);
+}
+
+static const char *mark_of(const struct bst_fit_result *r, int i)
+{
+    if (i == r->fastest && i == r->knee)
+        return "  fastest, knee";
+    return i == r->fastest ? "  fastest" : i == r->knee ? "  knee" : "";
+}
+
+static void print_rows(const struct tui_call *c, const struct bst_fit_result *r)
+{
+    fprintf(c->out, "%12s  %12s  %14s\n", "micro-batch", "samples/s", "planned");
+    for (int i = 0; i < r->n_rows; i++) {
+        const struct bst_fit_row *row = &r->rows[i];
+        char rate[32] = "", bytes[32] = "";
+        if (row->rate > 0)
+            bst_num_brief(row->rate, 4, rate);
+        if (row->planned)
+            bst_text_bytes(row->planned, bytes);
+        fprintf(c->out, "%12" PRId64 "  %12s  %14s%s\n", row->micro,
+                row->outcome == BST_FIT_RAN ? rate : bst_fit_outcome_name(row->outcome), bytes,
+                mark_of(r, i));
+    }
+}
+
+static void print_result(const struct tui_call *c, const struct bst_fit_result *r)
+{
+    char limit[32];
+    bst_text_bytes(r->limit, limit);
+    print_rows(c, r);
+    if (!r->largest) {
+        fprintf(c->out, "nothing fits: a micro-batch of 1 does not run within %s a device\n",
+                limit);
+        return;
+    }
+    if (r->largest == r->most)
+        fprintf(c->out, "largest   %" PRId64 ", the most asked about; --max raises it\n",
+                r->largest);
+    else
+        fprintf(c->out, "largest   %" PRId64 ": it ran, %" PRId64 " did not, within %s a device\n",
+                r->largest, r->largest + 1, limit);
+    if (r->uneven)
+        fprintf(c->out,
+                "uneven    %" PRId64 " to %" PRId64
+                " failed although larger ones ran: memory here is not monotone in the batch\n",
+                r->hole_least, r->hole_greatest);
+    if (r->fastest >= 0)
+        fprintf(c->out, "fastest   %" PRId64 ": %.4g samples/s\n", r->rows[r->fastest].micro,
+                r->rows[r->fastest].rate);
+    if (r->knee >= 0)
+        fprintf(c->out, "knee      %" PRId64 ": %s\n", r->rows[r->knee].micro,
+                r->knee == r->fastest ? "every doubling up to it gave 5 % more or better"
+                                      : "doubling it gives less than 5 % more samples/s");
+    if (r->split.batch)
+        fprintf(c->out,
+                "split     batch %" PRIu64 " = %" PRIu64 " per device x %" PRIu64
+                " accumulated x %" PRIu64 " devices\n",
+                r->split.batch, r->split.micro, r->split.accumulate, r->split.ranks);
+}
+
+static int report(const struct tui_call *c, const struct bst_fit_result *r)
+{
+    struct bst_sb sb;
+    if (!tui_given(c, TUI_OPTION_JSON)) {
+        print_result(c, r);
+    } else {
+        bst_sb_init(&sb, 1 << 16);
+        bst_fit_print(r, &sb);
+        fprintf(c->out, "%s\n", sb.data);
+        bst_sb_fini(&sb);
+    }
+    return r->largest ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
+}
+
+static int search(const struct tui_call *c, const struct bst_preset *p, int64_t most)
+{
+    struct bst_find_rig rig;
+    struct bst_fit_result *r = bst_xalloc(sizeof *r);
+    enum bst_err err = bst_find_rig_open(p, c->nets, false, &rig);
+    if (!err) {
+        struct bst_fit_cfg cfg = {.most = most, .global_batch = p->global_batch_size};
+        if (isatty(STDERR_FILENO)) {
+            rig.find.progress = progress;
+            rig.find.arg = (void *)c;
+        }
+        err = bst_find_fit(&rig.find, &cfg, r);
+    }
+    int code = err ? tui_fail(c, TUI_EXIT_FAILED) : report(c, r);
+    bst_find_rig_close(&rig);
+    bst_free(r);
+    return code;
+}
+
+int tui_verb_fit(const struct tui_call *c)
+{
+    const char *text = tui_value(c, TUI_OPTION_MAX);
+    int64_t most = 0;
+    if (text && (!bst_int_parse(text, &most) || most < 1 || most > 1 << 20))
+        return tui_usage(c, "--max is a whole number from 1 to %d, not %s", 1 << 20, text);
+    struct tui_run *r = bst_xalloc(sizeof *r);
+    int code = tui_run_preset(c, r);
+    if (!code)
+        code = search(c, &r->preset, most);
+    bst_preset_env_free(r->env);
+    bst_free(r);
+    return code;
+}
