@@ -112,6 +112,8 @@ static unsigned drop(struct tui_app *app, int arg)
     (void)arg;
     if (m->armed.state != TUI_ARMED_NONE)
         tui_armed_drop(m, app->link);
+    else if (m->has_status && m->status.phase == BST_PHASE_SEARCHING && !m->readonly)
+        return tui_direct(app, "cancel");
     else if (m->message[0])
         m->message[0] = '\0';
     else if (m->view.event)

@@ -32,6 +32,7 @@ static wchar_t phase_mark(const struct tui_model *m, enum tui_style *style, cons
         [BST_PHASE_PAUSED] = {L'‖', TUI_WARN},     [BST_PHASE_DONE] = {L'✓', TUI_GOOD},
         [BST_PHASE_FAILED] = {L'!', TUI_BAD},      [BST_PHASE_STOPPING] = {L'▼', TUI_WARN},
         [BST_PHASE_STOPPED] = {L'▼', TUI_WARN},    [BST_PHASE_PREEMPTED] = {L'▼', TUI_WARN},
+        [BST_PHASE_SEARCHING] = {L'◇', TUI_EVAL},
     };
     *style = TUI_WARN;
     *words = "connecting";
@@ -112,6 +113,11 @@ static void draw_first(const struct tui_model *m, struct tui_area a)
     tui_cell_put(rest, x, 0, style, mark);
     x += 2;
     x += tui_put(rest, x, 0, style, words) + 2;
+    if (m->has_status && s->phase == BST_PHASE_SEARCHING) {
+        snprintf(text, sizeof text, "%.120s  Esc cancels", s->search);
+        tui_put_cut(rest, x, 0, rest.w - x, TUI_NORMAL, text);
+        return;
+    }
     if (s->preset[0] && strcmp(s->preset, s->run))
         x = item(rest, x, 0, "preset", s->preset, TUI_NORMAL);
     snprintf(text, sizeof text, "%s on %s", s->net, s->data);

@@ -25,7 +25,7 @@ struct bst_inbound { /* a command on its way to the session */
     char text[256];
     char source[96]; /* "ctl ann@gpu7" */
     bool dry;
-    bool urgent; /* pause or stop: does not wait for the end of an update */
+    bool urgent; /* pause, stop or cancel: does not wait for the end of an update */
 };
 
 BST_MUST_USE enum bst_err bst_server_open(const struct bst_server_cfg *cfg,

@@ -171,7 +171,8 @@ static bool is_urgent(const char *text)
 {
     struct bst_command cmd;
     return !bst_command_parse(text, &cmd) &&
-           (cmd.kind == BST_COMMAND_PAUSE || cmd.kind == BST_COMMAND_STOP);
+           (cmd.kind == BST_COMMAND_PAUSE || cmd.kind == BST_COMMAND_STOP ||
+            cmd.kind == BST_COMMAND_CANCEL);
 }
 
 static void do_command(struct bst_server *s, struct bst_peer *p, const struct bst_request *r)

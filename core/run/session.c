@@ -329,6 +329,10 @@ static enum bst_err turn(struct bst_session *s)
         BST_TRY(do_eval(s));
     if (!s->pending && (s->n_checkpoint_for || (!s->paused && checkpoint_due(s))))
         do_checkpoint(s);
+    if (!s->pending && s->find_waiting) {
+        BST_TRY(bst_session_find(s));
+        return BST_OK;
+    }
     if (s->paused) {
         wait_paused(s);
         return BST_OK;
@@ -367,6 +371,7 @@ static void drop_waiting(struct bst_session *s, const char *why)
         bst_session_take_back(s, "dropped", BST_DIAG_NONE, why);
     answer_all(s, s->eval_for, &s->n_eval_for, "dropped", BST_DIAG_NONE, why);
     answer_all(s, s->checkpoint_for, &s->n_checkpoint_for, "dropped", BST_DIAG_NONE, why);
+    bst_session_find_drop(s, why);
     while (s->server && bst_server_next(s->server, false, &in))
         bst_session_answer_text(s, &in, "dropped", BST_DIAG_NONE, why);
 }

@@ -134,9 +134,17 @@ static void wait_for(struct bst_session *s, const struct bst_inbound *in, struct
         list[(*n)++] = *in;
 }
 
-static void act(struct bst_session *s, const struct bst_inbound *in, enum bst_command_kind kind)
+static void cancel(struct bst_session *s, const struct bst_inbound *in)
 {
-    switch (kind) {
+    /* One that was on has ended by now: this command has interrupted it. */
+    bool waits = s->find_waiting;
+    bst_session_find_drop(s, "search cancelled before it began");
+    done(s, in, waits ? "search cancelled" : "no search is on");
+}
+
+static void act(struct bst_session *s, const struct bst_inbound *in, const struct bst_command *cmd)
+{
+    switch (cmd->kind) {
     case BST_COMMAND_PAUSE:
         if (s->pending)
             bst_session_confirm_paused(s);
@@ -152,6 +160,13 @@ static void act(struct bst_session *s, const struct bst_inbound *in, enum bst_co
         return;
     case BST_COMMAND_CHECKPOINT:
         wait_for(s, in, s->checkpoint_for, &s->n_checkpoint_for);
+        return;
+    case BST_COMMAND_FIT:
+    case BST_COMMAND_LRFIND:
+        bst_session_find_ask(s, in, cmd);
+        return;
+    case BST_COMMAND_CANCEL:
+        cancel(s, in);
         return;
     case BST_COMMAND_STOP:
         s->stopping = true;
@@ -177,7 +192,7 @@ void bst_session_take(struct bst_session *s, const struct bst_inbound *in)
                  bst_command_help(cmd.kind));
         bst_session_answer_text(s, in, "proposed", BST_DIAG_NONE, text);
     } else {
-        act(s, in, cmd.kind);
+        act(s, in, &cmd);
     }
 }
 

@@ -92,6 +92,10 @@ struct bst_session {
     struct bst_inbound eval_for[BST_WAITERS_MAX], checkpoint_for[BST_WAITERS_MAX], stop_for;
     int n_eval_for, n_checkpoint_for;
 
+    bool find_waiting, finding; /* a search that was asked for; that is on */
+    struct bst_inbound find_for;
+    struct bst_command find_cmd;
+
     struct bst_planned planned[BST_PRESET_CHANGES];
     int n_planned;
 
@@ -159,6 +163,15 @@ void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
 BST_MUST_USE enum bst_err bst_session_plan_changes(struct bst_session *s);
 /* Makes those that are due; replaying: those of a process before, which are only counted. */
 void bst_session_planned(struct bst_session *s, bool replaying);
+
+/* session_find.c: searches for a batch or a rate. */
+void bst_session_find_ask(struct bst_session *s, const struct bst_inbound *in,
+                          const struct bst_command *cmd);
+/* Does the search that waits, and answers it. Any error is one of the run: the trainer could not be
+ * put back as it was. */
+BST_MUST_USE enum bst_err bst_session_find(struct bst_session *s);
+/* The search that waits, if one does, is answered with why not. */
+void bst_session_find_drop(struct bst_session *s, const char *why);
 
 /* session_command.c: what the socket brings. */
 void bst_session_take(struct bst_session *s, const struct bst_inbound *in);

@@ -82,7 +82,7 @@ static void fill_devices(struct bst_session *s)
 static void fill_layers(struct bst_session *s, double now)
 {
     int n;
-    if (now - s->layers_at < LAYERS_SECONDS || !s->at.update)
+    if (now - s->layers_at < LAYERS_SECONDS || !s->at.update || s->finding)
         return;
     s->layers_at = now;
     const struct bst_layer_norm *norms = bst_trainer_layers(s->trainer, &n);

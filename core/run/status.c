@@ -19,6 +19,7 @@ static const char *const phase_names[] = {
     [BST_PHASE_PAUSED] = "paused",         [BST_PHASE_DONE] = "done",
     [BST_PHASE_FAILED] = "failed",         [BST_PHASE_STOPPING] = "stopping",
     [BST_PHASE_STOPPED] = "stopped",       [BST_PHASE_PREEMPTED] = "preempted",
+    [BST_PHASE_SEARCHING] = "searching",
 };
 
 const char *bst_phase_name(enum bst_phase p)
@@ -43,6 +44,9 @@ static const struct bst_field status_fields[] = {
     S(INT, pid),
     S(STR, note),
     S(STR, note_code),
+    S(STR, search),
+    S(METRIC, found_micro),
+    S(METRIC, found_rate),
     S(U64, update),
     S(U64, samples),
     S(U64, samples_total),

@@ -29,6 +29,7 @@ enum bst_phase {
     BST_PHASE_STOPPING,
     BST_PHASE_STOPPED,
     BST_PHASE_PREEMPTED,
+    BST_PHASE_SEARCHING, /* fit or lrfind, between two updates */
 };
 const char *bst_phase_name(enum bst_phase p);
 /* No update comes any more: done, failed, stopped or preempted. */
@@ -56,8 +57,10 @@ struct bst_status {
     enum bst_phase phase;
     char note[256]; /* last error or notice, cleaned; "" if none */
     char note_code[12];
-    uint64_t update, samples, samples_total; /* samples_total: end of the run */
-    int64_t samples_per_epoch, eval_samples; /* of the training part and the evaluation part */
+    char search[256]; /* how far fit or lrfind is, or what the last one found; "" if none */
+    struct bst_metric found_micro, found_rate; /* by the last one; the rate only when it is clear */
+    uint64_t update, samples, samples_total;   /* samples_total: end of the run */
+    int64_t samples_per_epoch, eval_samples;   /* of the training part and the evaluation part */
     double epoch, epochs_total;
     int64_t global_batch;
     int micro_batch, accumulation, n_devices;

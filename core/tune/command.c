@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/tune/lr_range.h"
 #include "core/tune/split.h"
 
 enum { TEXT_MAX = 256, WORDS_MAX = 6 };
@@ -293,10 +294,36 @@ static enum bst_err parse_preset(const char *name, struct bst_command *out)
     return BST_OK;
 }
 
+static enum bst_err parse_count(enum bst_command_kind kind, const char *text, int64_t least,
+                                int64_t most, int64_t *out)
+{
+    if (!bst_int_parse(text, out) || *text == '+' || *text == '-')
+        return bst_fail(BST_E_PARSE, "%s: '%.40s' is not a whole number", command_words[kind],
+                        text);
+    if (*out < least || *out > most)
+        return bst_fail(BST_E_RANGE, "%s: '%.40s' is out of range", command_words[kind], text);
+    return BST_OK;
+}
+
+static enum bst_err parse_search(const struct words *w, struct bst_command *out)
+{
+    bool fit = out->kind == BST_COMMAND_FIT;
+    int64_t repeats = 0;
+    if (w->n > 1)
+        BST_TRY(parse_count(out->kind, w->word[1], fit ? 1 : BST_LR_RANGE_LEAST,
+                            fit ? 1 << 20 : BST_LR_RANGE_MOST, &out->count));
+    if (w->n > 2)
+        BST_TRY(parse_count(out->kind, w->word[2], 1, BST_LR_REPEATS_MOST, &repeats));
+    out->repeats = (int)repeats;
+    return BST_OK;
+}
+
 static enum bst_err check_count(const struct words *w, enum bst_command_kind kind)
 {
     int least = operands[kind][0] && operands[kind][0] != '[' ? 2 : 1;
-    int most = kind == BST_COMMAND_DECAY ? 3 : least;
+    int most = kind == BST_COMMAND_DECAY || kind == BST_COMMAND_LRFIND ? 3
+               : kind == BST_COMMAND_FIT                               ? 2
+                                                                       : least;
     if (w->n < least)
         return bst_fail(BST_E_PARSE, "%s: needs %s", command_words[kind], operands[kind]);
     if (w->n > most)
@@ -319,6 +346,8 @@ enum bst_err bst_command_parse(const char *text, struct bst_command *out)
         return parse_length(w.word[1], out);
     if (out->kind == BST_COMMAND_DECAY)
         return parse_decay(&w, out);
+    if (out->kind == BST_COMMAND_FIT || out->kind == BST_COMMAND_LRFIND)
+        return parse_search(&w, out);
     if (out->kind == BST_COMMAND_PRESET)
         return parse_preset(w.word[1], out);
     return BST_OK;

@@ -8,6 +8,7 @@
  *   accumulate =4 | auto      clip =1.0 | off
  *   weight-decay | momentum | label-smoothing =V
  *   preset NAME [--with-length]      undo [--rewind]      redo
+ *   fit [MOST]      lrfind [UPDATES [REPEATS]]      cancel
  *   pause  resume  eval  checkpoint  stop */
 #ifndef BST_TUNE_COMMAND_H
 #define BST_TUNE_COMMAND_H
@@ -39,6 +40,9 @@
     X(CHECKPOINT, "checkpoint", "", "save a checkpoint now")                                       \
     X(UNDO, "undo", "[--rewind]", "take the last change back; --rewind also the weights")          \
     X(REDO, "redo", "", "apply again what undo took back")                                         \
+    X(FIT, "fit", "[MOST]", "find the largest micro-batch that runs; the run waits")               \
+    X(LRFIND, "lrfind", "[UPDATES [REPEATS]]", "LR range test; the run waits")                     \
+    X(CANCEL, "cancel", "", "end a search that is on")                                             \
     X(STOP, "stop", "", "end the run, with a checkpoint")
 
 enum bst_command_kind {
@@ -69,6 +73,8 @@ struct bst_command {
     bool has_value; /* decay: an end ratio was given, in `value` */
     bool jump, with_length, rewind;
     char preset[BST_NAME_ROOM];
+    int64_t count; /* fit: most; lrfind: updates; 0: the usual */
+    int repeats;   /* lrfind; 0: the usual */
 };
 
 const char *bst_command_word(enum bst_command_kind kind);

@@ -85,6 +85,10 @@ void bst_command_format(const struct bst_command *cmd, struct bst_sb *out)
         }
     }
     add_operand(cmd, out);
+    if (cmd->count)
+        bst_sb_addf(out, " %lld", (long long)cmd->count);
+    if (cmd->repeats)
+        bst_sb_addf(out, " %d", cmd->repeats);
     if (cmd->jump)
         bst_sb_add(out, " --jump");
     if (cmd->with_length)
