@@ -178,6 +178,25 @@ def checkpoint_and_eval():
         s.t.wait(lambda: sum(m["type"] == "eval" for m in s.lines("metrics.jsonl")) > before, "an evaluation")
 
 
+def search_is_cancelled():
+    with Session() as s:
+        s.t.send(":lrfind 1000 5\r")
+        s.t.expect("searching")
+        s.t.expect("lrfind: pass")
+        s.t.expect("Esc cancels")
+        n = s.updates()[-1]["update"]
+        s.t.send("\x1b")
+        s.t.expect("cancelled")
+        s.t.expect("● training")
+        s.goes_on()
+        s.t.wait(lambda: [e for e in s.lines("journal.jsonl") if e["command"] == "lrfind 1000 5"], "its entry")
+        entry = [e for e in s.lines("journal.jsonl") if e["command"] == "lrfind 1000 5"][0]
+        assert entry["outcome"] == "dropped" and entry["code"] == "BST-317", entry
+        # Not an update was lost or made twice.
+        numbers = [m["update"] for m in s.updates()]
+        assert numbers == list(range(1, len(numbers) + 1)) and numbers[-1] > n
+
+
 def outlives_its_console():
     with Session() as s:
         os.kill(s.t.console(), signal.SIGKILL)
@@ -324,5 +343,6 @@ def idle_bytes():
 
 if __name__ == "__main__":
     run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
+         search_is_cancelled,
          outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run,
          a_start_that_fails, idle_bytes])

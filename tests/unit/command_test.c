@@ -77,6 +77,12 @@ static const struct {
     {"undo --rewind", "undo --rewind"},
     {"redo", "redo"},
     {"stop", "stop"},
+    {"fit", "fit"},
+    {"fit 512", "fit 512"},
+    {"lrfind", "lrfind"},
+    {"lrfind 200", "lrfind 200"},
+    {"lrfind 200 3", "lrfind 200 3"},
+    {"cancel", "cancel"},
 };
 
 static void check_text(const char *text, const char *canonical)
@@ -98,6 +104,7 @@ static void check_text(const char *text, const char *canonical)
     assert_true(cmd.value == again.value);
     assert_int_equal(cmd.presses, again.presses);
     assert_true(cmd.interval.value == again.interval.value);
+    assert_true(cmd.count == again.count && cmd.repeats == again.repeats);
     bst_sb_fini(&sb);
 }
 
@@ -112,6 +119,14 @@ static const struct {
     const char *text, *error;
 } refused[] = {
     {"", "no command given"},
+    {"fit 0", "fit: '0' is out of range"},
+    {"fit +5", "fit: '+5' is not a whole number"},
+    {"fit 5 5", "fit: '5' is too much"},
+    {"lrfind 19", "lrfind: '19' is out of range"},
+    {"lrfind 100 6", "lrfind: '6' is out of range"},
+    {"lrfind 1e2", "lrfind: '1e2' is not a whole number"},
+    {"lrfind 100 2 2", "lrfind: '2' is too much"},
+    {"cancel now", "cancel: 'now' is too much"},
     {"  \n", "no command given"},
     {"bacth +20%", "no command 'bacth'; did you mean 'batch'?"},
     {"frobnicate", "no command 'frobnicate'"},
