@@ -92,6 +92,8 @@ static void right_flags(const struct tui_model *m, bool brief, char *out, size_t
         snprintf(out, room, "read-only");
     else if (!tui_model_may_change(m, why, sizeof why))
         snprintf(out, room, "read-only: %s drives", m->holder);
+    else if (m->has_status && m->status.phase == BST_PHASE_SEARCHING)
+        snprintf(out, room, "Esc cancels");
     else
         snprintf(out, room, "%s", m->status.n_clients > 1 ? "you drive" : "");
 }
@@ -114,8 +116,7 @@ static void draw_first(const struct tui_model *m, struct tui_area a)
     x += 2;
     x += tui_put(rest, x, 0, style, words) + 2;
     if (m->has_status && s->phase == BST_PHASE_SEARCHING) {
-        snprintf(text, sizeof text, "%.120s  Esc cancels", s->search);
-        tui_put_cut(rest, x, 0, rest.w - x, TUI_NORMAL, text);
+        tui_put_cut(rest, x, 0, rest.w - x, TUI_NORMAL, s->search);
         return;
     }
     if (s->preset[0] && strcmp(s->preset, s->run))
