@@ -235,7 +235,7 @@ const char *bst_lr_doubt_text(enum bst_lr_doubt doubt)
     static const char *const texts[] = {
         [BST_LR_CLEAR] = "",
         [BST_LR_DISAGREE] = "steepest fall and valley are more than 3 times apart",
-        [BST_LR_SPREAD] = "the repeats are more than 3 times apart",
+        [BST_LR_SPREAD] = "the repeats are more than 3 times apart, or not all fall",
         [BST_LR_NO_FALL] = "the loss never fell by more than its noise",
         [BST_LR_AT_START] = "the loss falls from the first rate on: start lower",
         [BST_LR_AT_END] = "the loss still falls at the last rate: end higher",

@@ -30,7 +30,7 @@ struct bst_lr_curve { /* of one pass; zeroed before the first loss */
 enum bst_lr_doubt {
     BST_LR_CLEAR,
     BST_LR_DISAGREE, /* steepest fall and valley are more than 3 × apart */
-    BST_LR_SPREAD,   /* the repeats' steepest falls are */
+    BST_LR_SPREAD,   /* the repeats' steepest falls are, or not all have one */
     BST_LR_NO_FALL,  /* nothing beyond the noise: there is no suggestion */
     BST_LR_AT_START, /* it falls from the first rate on */
     BST_LR_AT_END,   /* it still falls at the last rate */

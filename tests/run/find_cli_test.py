@@ -7,7 +7,7 @@ import sys
 from bst import BSTUNE, TINY, Fail, Place, check, until
 
 # Small enough for seconds, and a loss that falls within a pass.
-LEARNS = {**TINY, "model.width": 8, "data.train_count": 2000, "global_batch_size": 64, "learning_rate": 0.2,
+LEARNS = {**TINY, "model.width": 8, "model.classes": 3, "data.image_size": 16, "data.train_count": 2000, "global_batch_size": 64, "learning_rate": 0.2,
           "lr_base_batch_size": 128}
 
 
@@ -28,13 +28,13 @@ def fit(place):
     check(r["gradient_accumulation_steps"] == -(-300 // n) and r["monotone"], f"split: {r}")
     rc, out, err = place.cli("fit", "quickstart", *args_of(TINY), "--max", "24")
     check(rc == 0 and "largest   24, the most asked about; --max raises it" in out, f"fit --max: {out}{err}")
-    rc, out, err = place.cli("fit", "quickstart", *args_of({**TINY, "devices.memory": "200KiB"}))
+    rc, out, err = place.cli("fit", "quickstart", *args_of({**TINY, "devices.memory": "1MiB", "model.width": 64}))
     check(rc == 1 and "nothing fits" in out, f"nothing fits: {rc} {out}{err}")
 
 
 def lrfind(place):
     run = place.start("live", max_epochs=400, global_batch_size=128, learning_rate=0.01, lr_base_batch_size=128, warmup_epochs=0)
-    args = ["lrfind", "quickstart", *args_of(LEARNS), "--start", "1e-4", "--updates", "60", "--repeats", "2"]
+    args = ["lrfind", "quickstart", *args_of(LEARNS), "--start", "1e-4", "--updates", "100", "--repeats", "2"]
     rc, out, err = place.cli(*args, "--plot", "a.png", "--jsonl", "a.jsonl")
     check(rc == 0, f"lrfind: {rc} {out}{err}")
     lines = [json.loads(x) for x in (place.path / "a.jsonl").read_text().splitlines()]
