@@ -52,6 +52,8 @@ static void print_text(FILE *out, const struct bst_status *s, const struct bst_r
     }
     if (s->lease[0])
         fprintf(out, "  control held by %s\n", s->lease);
+    if (s->search[0] && strcmp(s->search, s->note) != 0)
+        fprintf(out, "  %s\n", s->search);
     if (s->note[0])
         fprintf(out, "  %s%s%s\n", s->note_code, s->note_code[0] ? ": " : "", s->note);
     fprintf(out, "  %s\n", info->dir);

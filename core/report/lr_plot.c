@@ -70,7 +70,12 @@ struct bst_plot *bst_lr_plot(const struct bst_lr_result *r, const char *title)
     if (r->repeats > 1)
         bst_plot_band(plot, "range of the repeats", BST_PLOT_BLUE, p.x, p.low, p.high, p.n);
     bst_plot_line(plot, "smoothed, without lag", BST_PLOT_BLUE, p.x, p.smooth, p.n);
+    /* From left to right, so that the words do not meet. */
+    bool valley_first = r->s.valley < r->s.steepest;
+    if (valley_first)
+        mark(plot, "valley", BST_PLOT_GREEN, r->s.valley);
     mark(plot, "steepest fall", BST_PLOT_ORANGE, r->s.steepest);
-    mark(plot, "valley", BST_PLOT_GREEN, r->s.valley);
+    if (!valley_first)
+        mark(plot, "valley", BST_PLOT_GREEN, r->s.valley);
     return plot;
 }

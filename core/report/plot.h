@@ -57,8 +57,9 @@ void bst_plot_points(struct bst_plot *p, const char *label, enum bst_plot_colour
 /* The area between `low` and `high`, pale. */
 void bst_plot_band(struct bst_plot *p, const char *label, enum bst_plot_colour c, const double *x,
                    const double *low, const double *high, int n);
-/* An upright or level line across the whole plot, with words at its end (NULL: none). It does not
- * widen the axes. */
+/* An upright or level line across the whole plot, with words at its end (NULL: none): those of the
+ * first upright line on its left, of the second on its right, in turn. It does not widen the axes.
+ */
 void bst_plot_upright(struct bst_plot *p, const char *words, enum bst_plot_colour c, double x);
 void bst_plot_level(struct bst_plot *p, const char *words, enum bst_plot_colour c, double y);
 /* A few words beside a point. */

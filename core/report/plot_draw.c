@@ -228,7 +228,9 @@ static void draw_band(cairo_t *cr, const struct frame *f, const struct bst_plot_
     }
 }
 
-static void draw_across(cairo_t *cr, const struct frame *f, const struct bst_plot_item *it)
+/* `after`: the words stand on the right of an upright line, not on its left. */
+static void draw_across(cairo_t *cr, const struct frame *f, const struct bst_plot_item *it,
+                        bool after)
 {
     double dash[] = {2, 3};
     bool upright = it->kind == PLOT_UPRIGHT;
@@ -250,7 +252,7 @@ static void draw_across(cairo_t *cr, const struct frame *f, const struct bst_plo
         return;
     }
     cairo_save(cr);
-    cairo_translate(cr, x - 4, f->top + 4);
+    cairo_translate(cr, after ? x + TEXT + 1 : x - 4, f->top + 4);
     cairo_rotate(cr, -M_PI / 2);
     text(cr, 0, 0, 1, it->label);
     cairo_restore(cr);
@@ -265,7 +267,17 @@ static void draw_words(cairo_t *cr, const struct frame *f, const struct bst_plot
     text(cr, right ? x - 6 : x + 6, y - 6, right ? 1 : 0, it->label);
 }
 
-static void draw_item(cairo_t *cr, const struct frame *f, const struct bst_plot_item *it)
+/* Whether an odd number of upright lines came before: their words take sides in turn. */
+static bool is_second(const struct bst_plot *p, const struct bst_plot_item *it)
+{
+    int n = 0;
+    for (const struct bst_plot_item *at = p->items; at < it; at++)
+        n += at->kind == PLOT_UPRIGHT;
+    return n % 2;
+}
+
+static void draw_item(cairo_t *cr, const struct frame *f, const struct bst_plot *p,
+                      const struct bst_plot_item *it)
 {
     ink(cr, it->colour, it->kind == PLOT_BAND ? 0.25 : 1);
     switch (it->kind) {
@@ -281,7 +293,7 @@ static void draw_item(cairo_t *cr, const struct frame *f, const struct bst_plot_
         return;
     case PLOT_UPRIGHT:
     case PLOT_LEVEL:
-        draw_across(cr, f, it);
+        draw_across(cr, f, it, is_second(p, it));
         return;
     case PLOT_WORDS:
         draw_words(cr, f, it);
@@ -310,6 +322,6 @@ void bst_plot_draw(const struct bst_plot *p, cairo_t *cr)
     cairo_rectangle(cr, f.left, f.top, f.width, f.height);
     cairo_clip(cr);
     for (int i = 0; i < p->n_items; i++)
-        draw_item(cr, &f, &p->items[i]);
+        draw_item(cr, &f, p, &p->items[i]);
     cairo_restore(cr);
 }

@@ -244,6 +244,63 @@ static void a_rewind_is_exact(void **state)
     bst_trainer_close(t);
 }
 
+static double some_norm(struct bst_trainer *t)
+{
+    int n;
+    return bst_trainer_layers(t, &n)[0].grad_norm;
+}
+
+/* Set aside, put back several times, and the hold is another matter. */
+static void what_is_kept_comes_back(void **state)
+{
+    (void)state;
+    struct bst_train_cfg cfg = train_cfg(&train_bn_net, "ref");
+    struct bst_kept *kept = NULL;
+    cfg.ranks = 2;
+    struct bst_trainer *t = train_open(&cfg);
+    train_some(t, 1, 12, 1);
+    uint32_t held = train_hash(t);
+    ok(bst_trainer_hold(t));
+    train_some(t, 2, 12, 1);
+    uint32_t before = train_hash(t);
+    double norm = some_norm(t);
+    ok(bst_trainer_keep(t, &kept));
+    for (int i = 0; i < 2; i++) {
+        train_some(t, 2, 17, 2);
+        assert_int_not_equal(train_hash(t), before);
+        assert_true(some_norm(t) != norm);
+        ok(bst_trainer_restore(kept));
+        assert_int_equal(train_hash(t), before);
+        assert_true(some_norm(t) == norm);
+        ok(bst_trainer_compare_ranks(t));
+    }
+    bst_trainer_kept_free(kept);
+    bst_trainer_kept_free(NULL);
+    ok(bst_trainer_rewind(t));
+    assert_int_equal(train_hash(t), held);
+    bst_trainer_close(t);
+}
+
+/* One batch a rank of the evaluation part, which has 21 samples. */
+static void some_of_an_evaluation(void **state)
+{
+    (void)state;
+    struct bst_train_cfg cfg = train_cfg(&train_bn_net, "ref");
+    struct bst_eval_result all, some;
+    cfg.eval_batch = 4;
+    cfg.ranks = 2;
+    struct bst_trainer *t = train_open(&cfg);
+    train_some(t, 1, 12, 1);
+    uint32_t before = train_hash(t);
+    ok(bst_trainer_eval(t, NULL, &all));
+    ok(bst_trainer_eval_some(t, NULL, &some));
+    assert_int_equal(all.samples, EVAL_N);
+    assert_int_equal(some.samples, 8);
+    assert_true(isfinite(some.loss) && some.loss != all.loss);
+    assert_int_equal(train_hash(t), before);
+    bst_trainer_close(t);
+}
+
 static void put_text(const char *name, const char *text)
 {
     char path[200], *slash;
@@ -305,6 +362,8 @@ int main(void)
         cmocka_unit_test(a_new_head_starts_anew_and_says_so),
         cmocka_unit_test(what_does_not_belong_is_named),
         cmocka_unit_test(a_rewind_is_exact),
+        cmocka_unit_test(what_is_kept_comes_back),
+        cmocka_unit_test(some_of_an_evaluation),
         cmocka_unit_test(limits_of_the_machine_are_read),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

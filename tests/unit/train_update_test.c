@@ -494,6 +494,9 @@ static void the_trace_has_each_sample_once(void **state)
         ok(bst_trainer_update(t, &req, NULL, &r));
         train_poison(false);
         first += (uint64_t)batches[i];
+        /* A search's updates are not the run's. */
+        req.update = 0;
+        ok(bst_trainer_update(t, &req, NULL, &r));
     }
     bst_trainer_close(t);
     char *text = NULL, *save = NULL;
