@@ -6,9 +6,9 @@
  * for the work of its second run. So batch norms go first, whose second run is a pass over memory,
  * and convolutions last. Gains change as the set grows: the best of the last round is weighed
  * again, and taken while it stays the best (lazy greedy; Minoux 1978). Where that ends above the
- * budget, sets of whole blocks are tried. From what fits, everything that is not needed after all
- * is taken out again, the dearest first. All of it is a function of program and limit alone, so
- * that ranks, and a run and its resumption, agree. */
+ * budget, it starts again from sets of whole blocks. From what fits, everything that is not needed
+ * after all is taken out again, the dearest first. All of it is a function of program and limit
+ * alone, so that ranks, and a run and its resumption, agree. */
 #include <fnmatch.h>
 #include <string.h>
 
@@ -18,6 +18,9 @@
 /* Arithmetic operations in the time of one byte to or from memory. On two AVX2 cores it is about
  * 10, on GPUs more; the order of gains hardly depends on it. */
 #define OPS_PER_BYTE 10.0
+
+/* Sets of every n-th block that are grown on from, where growing from nothing was not enough. */
+#define BLOCK_TRIES 4
 
 /* Rounds in which the budget is lowered by what packing loses. */
 #define PACKING_TRIES 6
@@ -302,23 +305,25 @@ static double again_share(const struct bst_program *p)
     return rest > 0 ? again / rest : 0;
 }
 
-/* Sets of whole blocks: the cheapest that keeps to the budget; false when none does. */
+/* From sets of whole blocks on: the cheapest that came to keep to the budget; false when none did.
+ */
 static bool choose_blocks(struct chooser *ch)
 {
     bool *again = bst_xcalloc((size_t)ch->n + 1, sizeof *again);
     int *block = bst_xcalloc((size_t)ch->n + 1, sizeof *block);
-    int n_blocks = find_blocks(ch->c, block);
     double cheapest = -1;
-    for (int every = 1; every <= n_blocks; every++) {
-        double excess;
-        mark_every(ch, block, every, again);
-        weigh(ch, again, &excess);
+    find_blocks(ch->c, block);
+    for (int every = 1; every <= BLOCK_TRIES; every++) {
+        mark_every(ch, block, every, ch->again);
+        if (!grow_set(ch))
+            continue;
         double share = again_share(ch->trial.p);
-        if (excess > 0 || (cheapest >= 0 && share >= cheapest))
+        if (cheapest >= 0 && share >= cheapest)
             continue;
         cheapest = share;
-        memcpy(ch->again, again, (size_t)ch->n * sizeof *again);
+        memcpy(again, ch->again, (size_t)ch->n * sizeof *again);
     }
+    memcpy(ch->again, again, (size_t)ch->n * sizeof *again);
     bst_free(again);
     bst_free(block);
     return cheapest >= 0;
