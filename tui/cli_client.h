@@ -16,4 +16,8 @@ int tui_give_command(const struct tui_call *c, const char *dir, const char *text
 BST_MUST_USE enum bst_err tui_read_status(const char *dir, const struct bst_run_info *info,
                                           struct bst_status *out);
 
+/* Of a verb with the operands [RUN] COMMAND: the run's folder, and COMMAND in one line behind what
+ * `text` holds. Gives 0, or the exit code when the reason has been said. */
+int tui_run_and_command(const struct tui_call *c, char dir[512], char text[256]);
+
 #endif

@@ -76,26 +76,30 @@ static int first_of_command(const struct tui_call *c)
     return c->cli->n_operands > 1 && is_command(c->cli->operands[1]) ? 1 : 0;
 }
 
-int tui_verb_ctl(const struct tui_call *c)
+/* RUN's folder and the words of COMMAND behind what `text` holds already. */
+int tui_run_and_command(const struct tui_call *c, char dir[512], char text[256])
 {
-    char dir[512], text[256] = "";
     struct bst_command cmd;
     int first = first_of_command(c);
     if (first == c->cli->n_operands)
         return tui_usage(c, "'%s' is no command; after the name of a run, COMMAND is missing",
                          c->cli->operands[0]);
     for (int i = first; i < c->cli->n_operands; i++) {
-        size_t len = strlen(text);
-        if (snprintf(text + len, sizeof text - len, "%s%s", len ? " " : "", c->cli->operands[i]) >=
-            (int)(sizeof text - len))
-            return tui_usage(c, "a command is at most %zu bytes", sizeof text - 1);
+        size_t len = strlen(text), room = 256 - len;
+        if (snprintf(text + len, room, "%s%s", len ? " " : "", c->cli->operands[i]) >= (int)room)
+            return tui_usage(c, "a command is at most 255 bytes");
     }
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, first ? c->cli->operands[0] : NULL, dir);
     if (err)
         return tui_fail(c, tui_code_of(err));
-    if (bst_command_parse(text, &cmd))
-        return tui_fail(c, TUI_EXIT_USAGE);
-    return tui_give_command(c, dir, text);
+    return bst_command_parse(text, &cmd) ? tui_fail(c, TUI_EXIT_USAGE) : TUI_EXIT_DONE;
+}
+
+int tui_verb_ctl(const struct tui_call *c)
+{
+    char dir[512], text[256] = "";
+    int code = tui_run_and_command(c, dir, text);
+    return code ? code : tui_give_command(c, dir, text);
 }
 
 int tui_verb_stop(const struct tui_call *c)

@@ -30,6 +30,7 @@ int tui_verb_journal(const struct tui_call *c);
 int tui_verb_replay(const struct tui_call *c);
 int tui_verb_sweep(const struct tui_call *c);
 int tui_verb_report(const struct tui_call *c);
+int tui_verb_trial(const struct tui_call *c);
 int tui_verb_export(const struct tui_call *c);
 
 bool tui_given(const struct tui_call *c, enum tui_option o);

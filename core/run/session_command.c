@@ -163,6 +163,7 @@ static void act(struct bst_session *s, const struct bst_inbound *in, const struc
         return;
     case BST_COMMAND_FIT:
     case BST_COMMAND_LRFIND:
+    case BST_COMMAND_TRIAL:
         bst_session_find_ask(s, in, cmd);
         return;
     case BST_COMMAND_CANCEL:

@@ -111,6 +111,42 @@ static enum bst_err run_lr(struct bst_session *s, struct said *said)
     return err;
 }
 
+/* The proposal is worked out as if it were to be made, and then only tried. */
+static enum bst_err run_trial(struct bst_session *s, struct said *said)
+{
+    struct bst_find f = make_find(s);
+    struct bst_proposal *p = bst_xalloc(sizeof *p);
+    struct bst_trial_result r = {.restored = true};
+    struct bst_sb text;
+    enum bst_err err = bst_command_parse(s->find_cmd.tried, &p->cmd);
+    if (!err)
+        err = bst_session_propose(s, p);
+    if (!err) {
+        struct bst_trial_cfg cfg = {
+            .without = &s->live,
+            .with = &p->plan.after,
+            .momentum_factor = p->plan.momentum_factor,
+            .samples = s->at.samples,
+            .total = s->live.schedule.total,
+            .update = s->at.update,
+            .nesterov = s->preset.nesterov,
+            .updates = (int)s->find_cmd.count,
+        };
+        err = bst_find_trial(&f, &cfg, &r);
+    }
+    said->restored = r.restored;
+    if (!err) {
+        bst_sb_init(&text, sizeof said->text - 1);
+        bst_sb_addf(&text, "%s: ", s->find_cmd.tried);
+        bst_trial_describe(&r, &text);
+        bst_copy_text(said->text, sizeof said->text, text.data);
+        bst_sb_fini(&text);
+        said->code = BST_DIAG_TRIAL_TOLD;
+    }
+    bst_free(p);
+    return err;
+}
+
 static void settle(struct bst_session *s, const char *outcome, const struct said *said)
 {
     struct bst_inbound in = s->find_for;
@@ -149,7 +185,9 @@ enum bst_err bst_session_find(struct bst_session *s)
     s->finding = true;
     s->status.search[0] = '\0';
     bst_session_phase(s, BST_PHASE_SEARCHING);
-    enum bst_err err = s->find_cmd.kind == BST_COMMAND_FIT ? run_fit(s, &said) : run_lr(s, &said);
+    enum bst_err err = s->find_cmd.kind == BST_COMMAND_FIT     ? run_fit(s, &said)
+                       : s->find_cmd.kind == BST_COMMAND_TRIAL ? run_trial(s, &said)
+                                                               : run_lr(s, &said);
     s->finding = false;
     if (!err) {
         settle(s, said.code == BST_DIAG_NOTHING_FITS ? "refused" : "done", &said);

@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/tune/lr_range.h"
+#include "core/tune/trial.h"
 #include "core/tune/split.h"
 
 enum { TEXT_MAX = 256, WORDS_MAX = 6 };
@@ -331,10 +332,50 @@ static enum bst_err check_count(const struct words *w, enum bst_command_kind kin
     return BST_OK;
 }
 
+/* Its own words, then those of a command, which are read as ever. */
+static enum bst_err parse_trial(const char *text, struct bst_command *out)
+{
+    static const char blanks[] = " \t\r\n";
+    struct bst_command tried;
+    struct bst_sb canonical;
+    char count[24];
+    text += strspn(text, blanks);
+    size_t n = strcspn(text, blanks);
+    if (n >= sizeof count || !text[n])
+        return bst_fail(BST_E_PARSE, "trial: needs UPDATES COMMAND, as `trial 200 batch +20%%`");
+    memcpy(count, text, n);
+    count[n] = '\0';
+    BST_TRY(parse_count(out->kind, count, BST_TRIAL_LEAST, BST_TRIAL_MOST, &out->count));
+    BST_TRY(bst_command_parse(text + n, &tried));
+    if (!bst_command_is_change(tried.kind) || tried.kind == BST_COMMAND_UNDO ||
+        tried.kind == BST_COMMAND_REDO)
+        return bst_fail(BST_E_PARSE, "trial: %s is nothing that can be tried",
+                        command_words[tried.kind]);
+    bst_sb_init(&canonical, sizeof out->tried - 1);
+    bst_command_format(&tried, &canonical);
+    bool fits = !canonical.full;
+    memcpy(out->tried, canonical.data, canonical.len + 1);
+    bst_sb_fini(&canonical);
+    return fits ? BST_OK : bst_fail(BST_E_RANGE, "trial: a command of up to 126 bytes");
+}
+
+static bool is_trial(const char *text, const char **rest)
+{
+    size_t n = strlen(command_words[BST_COMMAND_TRIAL]);
+    text += strspn(text, " \t\r\n");
+    *rest = text + n;
+    return !strncmp(text, command_words[BST_COMMAND_TRIAL], n) && strchr(" \t\r\n", text[n]);
+}
+
 enum bst_err bst_command_parse(const char *text, struct bst_command *out)
 {
     struct words w;
     *out = (struct bst_command){0};
+    const char *rest;
+    if (is_trial(text, &rest)) {
+        out->kind = BST_COMMAND_TRIAL;
+        return parse_trial(rest, out);
+    }
     BST_TRY(split_words(text, &w));
     BST_TRY(find_command(w.word[0], &out->kind));
     BST_TRY(take_flags(&w, out));

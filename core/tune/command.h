@@ -8,7 +8,7 @@
  *   accumulate =4 | auto      clip =1.0 | off
  *   weight-decay | momentum | label-smoothing =V
  *   preset NAME [--with-length]      undo [--rewind]      redo
- *   fit [MOST]      lrfind [UPDATES [REPEATS]]      cancel
+ *   fit [MOST]      lrfind [UPDATES [REPEATS]]      trial UPDATES COMMAND      cancel
  *   pause  resume  eval  checkpoint  stop */
 #ifndef BST_TUNE_COMMAND_H
 #define BST_TUNE_COMMAND_H
@@ -42,6 +42,7 @@
     X(REDO, "redo", "", "apply again what undo took back")                                         \
     X(FIT, "fit", "[MOST]", "find the largest micro-batch that runs; the run waits")               \
     X(LRFIND, "lrfind", "[UPDATES [REPEATS]]", "LR range test; the run waits")                     \
+    X(TRIAL, "trial", "UPDATES COMMAND", "try a change and its absence; the run waits")            \
     X(CANCEL, "cancel", "", "end a search that is on")                                             \
     X(STOP, "stop", "", "end the run, with a checkpoint")
 
@@ -61,6 +62,7 @@ enum bst_operand {
     BST_OPERAND_TAKE,    /* -interval */
 };
 
+enum { BST_TRIED_ROOM = 128 }; /* a command that is tried, and its NUL */
 enum { BST_NAME_ROOM = 65 }; /* a preset's name and its NUL: bst_text_is_name */
 
 struct bst_command {
@@ -73,8 +75,9 @@ struct bst_command {
     bool has_value; /* decay: an end ratio was given, in `value` */
     bool jump, with_length, rewind;
     char preset[BST_NAME_ROOM];
-    int64_t count; /* fit: most; lrfind: updates; 0: the usual */
+    int64_t count; /* fit: most; lrfind, trial: updates; 0: the usual */
     int repeats;   /* lrfind; 0: the usual */
+    char tried[BST_TRIED_ROOM]; /* trial: a change other than undo and redo, as it is formatted */
 };
 
 const char *bst_command_word(enum bst_command_kind kind);

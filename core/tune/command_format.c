@@ -89,6 +89,8 @@ void bst_command_format(const struct bst_command *cmd, struct bst_sb *out)
         bst_sb_addf(out, " %lld", (long long)cmd->count);
     if (cmd->repeats)
         bst_sb_addf(out, " %d", cmd->repeats);
+    if (cmd->kind == BST_COMMAND_TRIAL)
+        bst_sb_addf(out, " %s", cmd->tried);
     if (cmd->jump)
         bst_sb_add(out, " --jump");
     if (cmd->with_length)

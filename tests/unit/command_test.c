@@ -82,6 +82,9 @@ static const struct {
     {"lrfind", "lrfind"},
     {"lrfind 200", "lrfind 200"},
     {"lrfind 200 3", "lrfind 200 3"},
+    {"trial 200 batch   +20%", "trial 200 batch +20%"},
+    {"  trial 48 warmup +1ep --jump", "trial 48 warmup +1ep --jump"},
+    {"trial 500 preset quick --with-length", "trial 500 preset quick --with-length"},
     {"cancel", "cancel"},
 };
 
@@ -122,6 +125,13 @@ static const struct {
     {"fit 0", "fit: '0' is out of range"},
     {"fit +5", "fit: '+5' is not a whole number"},
     {"fit 5 5", "fit: '5' is too much"},
+    {"trial", "trial: needs UPDATES COMMAND, as `trial 200 batch +20%`"},
+    {"trial 200", "trial: needs UPDATES COMMAND, as `trial 200 batch +20%`"},
+    {"trial 47 undo", "trial: '47' is out of range"},
+    {"trial batch +20%", "trial: 'batch' is not a whole number"},
+    {"trial 200 undo", "trial: undo is nothing that can be tried"},
+    {"trial 200 trial 200 lr x2", "trial: trial is nothing that can be tried"},
+    {"trial 200 lr", "lr: needs *K|/K|=V"},
     {"lrfind 19", "lrfind: '19' is out of range"},
     {"lrfind 100 6", "lrfind: '6' is out of range"},
     {"lrfind 1e2", "lrfind: '1e2' is not a whole number"},

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""`bstune trial`: a change and its absence tried from one state; the run is as if nothing had been."""
+import re
+
+from bst import Client, Place, check, main, until
+
+# Rates at which this net learns little by little, so that more of it is better and none is worse.
+SLOW = {"max_epochs": 40, "data__train_count": 2560, "learning_rate": 0.02, "warmup_epochs": 0.1, "lr_scheduler": "constant",
+        "checkpoint_interval": "never", "eval_interval": "never"}
+
+
+def trial(p, run, *command, updates=96):
+    rc, out, err = p.cli("trial", run.dir, *command, "--updates", updates)
+    return rc, out + err
+
+
+def better_and_worse_are_told():
+    with Place() as p:
+        r = p.start("r", **SLOW)
+        r.wait_update(20)
+        for command, want in ((("lr", "x8"), "the change is better"), (("lr", "*0.02"), "the change is worse"),
+                              (("weight-decay", "=0.000101"), "no difference that can be told")):
+            rc, said = trial(p, r, *command)
+            check(rc == 0 and want in said and "BST-319" in said, f"{command}: {rc} {said}")
+            m = re.search(r"(\d+) updates in .* without, (\d+) in .* with, over the same (\d+) samples", said)
+            check(m and m.groups() == ("96", "96", "3072"), said)
+        rc, said = trial(p, r, "batch", "x2")
+        m = re.search(r"(\d+) updates in .* without, (\d+) in", said)
+        check(rc == 0 and m and m.groups() == ("96", "48"), said)
+        r.send(15)
+        r.end(75)
+
+
+def the_run_is_as_if_nothing_had_been():
+    some = {**SLOW, "max_epochs": 3}
+    with Place() as p:
+        plain = p.start("plain", **some).end()
+        tried = p.start("tried", **some)
+        tried.wait_update(10)
+        rc, said = trial(p, tried, "batch", "+20%", updates=60)
+        check(rc == 0, said)
+        tried.end()
+        check(plain.series() == tried.series() and plain.weights() == tried.weights(), "the run has changed")
+        check([e["command"] for e in tried.journal()] == ["trial 60 batch +20%"], f"{tried.journal()}")
+        cut = p.start("cut", **some)
+        cut.wait_update(10)
+        c = Client(cut, "ctl")
+        c.send({"op": "command", "id": 1, "text": "trial 200 lr *0.5", "dry": False})
+        until(lambda: cut.status().get("phase") == "searching", "the trial has begun")
+        rc, reply = cut.ctl("cancel")
+        check(rc == 0, f"{reply}")
+        o = c.wait("command")
+        check(o["outcome"] == "dropped", f"{o}")
+        c.close()
+        cut.end()
+        check(plain.series() == cut.series() and plain.weights() == cut.weights(), "cancelled, it has changed")
+        killed = p.start("killed", **{**some, "checkpoint_interval": "20st"})
+        killed.wait_update(50)
+        c = Client(killed, "ctl")
+        c.send({"op": "command", "id": 1, "text": "trial 180 lr *0.5", "dry": False})
+        until(lambda: killed.status().get("phase") == "searching", "the trial has begun")
+        killed.send(9)
+        killed.process.wait()
+        again = p.start("killed", resume=True, **{**some, "checkpoint_interval": "20st"}).end()
+        check(plain.series() == again.series() and plain.weights() == again.weights(), "killed, it has changed")
+
+
+def what_is_refused():
+    with Place() as p:
+        r = p.start("r", **{**SLOW, "max_epochs": 4000})
+        r.wait_update(3)
+        for command, updates, word in ((("lr", "x2"), 10, "out of range"), (("lr", "quick"), 100, "quick"),
+                                       (("undo",), 100, "nothing that can be tried"), (("stop",), 100, "nothing that"),
+                                       (("batch", "=0"), 100, "batch"), (("batch", "=2560"), 100, "needs at least"),
+                                       (("preset", "none-such"), 100, "none-such")):
+            rc, said = trial(p, r, *command, updates=updates)
+            check(rc != 0 and word in said, f"{command}: {rc} {said}")
+        check(r.status()["phase"] == "training", "not training any more")
+        r.send(15)
+        r.end(75)
+        rc, out, err = p.cli("trial", p.path / "nothing", "lr", "x2")
+        check(rc == 4, f"{rc} {err}")
+
+
+if __name__ == "__main__":
+    main(better_and_worse_are_told, the_run_is_as_if_nothing_had_been, what_is_refused)
