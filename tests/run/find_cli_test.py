@@ -33,7 +33,7 @@ def fit(place):
 
 
 def lrfind(place):
-    run = place.start("live", max_epochs=400, global_batch_size=128, learning_rate=0.01, lr_base_batch_size=128, warmup_epochs=0)
+    run = place.start("live", max_epochs=4000, lr_scheduler="constant", global_batch_size=128, learning_rate=0.01, lr_base_batch_size=128, warmup_epochs=0)
     args = ["lrfind", "quickstart", *args_of(LEARNS), "--start", "1e-4", "--updates", "100", "--repeats", "2"]
     rc, out, err = place.cli(*args, "--plot", "a.png", "--jsonl", "a.jsonl")
     check(rc == 0, f"lrfind: {rc} {out}{err}")
