@@ -3,6 +3,8 @@
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
+set(BST_LSAN_OPTIONS "print_suppressions=0:suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
+
 function(bst_test name label)
     cmake_parse_arguments(PARSE_ARGV 2 T "" "" "LINKS;ARGS")
     string(REPLACE "." "_" target "test_${name}")
@@ -11,5 +13,5 @@ function(bst_test name label)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${target} ${T_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 TIMEOUT 300
-        ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+        ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp;LSAN_OPTIONS=${BST_LSAN_OPTIONS}")
 endfunction()

@@ -193,10 +193,8 @@ enum bst_err bst_session_find(struct bst_session *s)
         settle(s, said.code == BST_DIAG_NOTHING_FITS ? "refused" : "done", &said);
         return BST_OK;
     }
-    if (!said.restored) {
-        s->find_waiting = false;
-        return err;
-    }
+    if (!said.restored)
+        return err; /* whoever asked is told when the run ends of it */
     if (err == BST_E_CANCELLED) {
         bst_session_find_drop(s, "search cancelled; the run is as it was");
         return BST_OK;

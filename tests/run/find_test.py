@@ -135,6 +135,21 @@ def killed(place, plain, rng):
         same(place.start(name, resume=True).end(), plain, f"{name}, killed and resumed")
 
 
+def rewound(place):
+    """A search leaves what undo --rewind goes back to."""
+    run = place.start("rewound", max_epochs=40)
+    run.wait_update(4)
+    rc, o = run.ctl("lr", "*0.5")
+    check(rc == 0, f"lr: {o}")
+    at = o["effective_update"]
+    rc, o = run.ctl("fit", "8")
+    check(rc == 0, f"fit: {o}")
+    rc, o = run.ctl("undo", "--rewind")
+    check(rc == 0 and o["effective_update"] == at, f"undo --rewind after a search: {at} {o}")
+    run.ctl("stop")
+    run.end()
+
+
 def refused(place):
     run = place.start("refused", max_epochs=40)
     run.wait_update(2)
@@ -159,10 +174,10 @@ def main():
     cases = sys.argv[1:]
     with Place() as place:
         plain = place.start("plain").end()
-        for case in (done, cancelled, paused, stopped, killed, refused):
+        for case in (done, cancelled, paused, stopped, killed, rewound, refused):
             if cases and case.__name__ not in cases:
                 continue
-            args = {"cancelled": (plain, rng), "killed": (plain, rng), "refused": ()}.get(case.__name__, (plain,))
+            args = {"cancelled": (plain, rng), "killed": (plain, rng), "rewound": (), "refused": ()}.get(case.__name__, (plain,))
             case(place, *args)
             print(f"{case.__name__}: as it should be")
     return 0
