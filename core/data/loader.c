@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
@@ -18,6 +19,7 @@ enum {
     SLOTS_MOST = 1024,
     LINE = 64,
     CHUNK_BYTES = 64 << 10, /* what a thread fills between two looks at the lock */
+    STOP_POLL_MS = 20,      /* between a waiting taker's looks at its stop flag */
 };
 
 /* FREE → ASKED (being filled) → TAKEN → FREE. A slot whose range is dropped while threads fill it
@@ -64,7 +66,7 @@ struct bst_loader {
     struct range waiting[WAITING_MOST]; /* asked for when no slot was free, oldest first */
     int n_waiting;
     double waited;
-    bool stop;
+    atomic_bool over; /* also read without the lock */
 };
 
 /* Fills one item with its sample or, if that cannot be read, the nearest later one that can. */
@@ -152,7 +154,7 @@ static void free_slot(struct bst_loader *l, struct slot *s)
 /* Without the lock: these items are this thread's alone. */
 static void fill_items(struct bst_loader *l, struct slot *s, int from, int to)
 {
-    for (int i = from; i < to; i++) {
+    for (int i = from; i < to && !atomic_load(&l->over); i++) {
         struct bad_item bad;
         enum bst_err err = fill_item(l, s, i, &bad);
         if (!err && bad.item < 0)
@@ -197,7 +199,7 @@ static void *worker(void *arg)
 {
     struct bst_loader *l = arg;
     pthread_mutex_lock(&l->lock);
-    while (!l->stop) {
+    while (!atomic_load(&l->over)) {
         struct slot *s = oldest_to_fill(l);
         if (s)
             fill_some(l, s);
@@ -271,6 +273,16 @@ static enum bst_err carve_slots(struct bst_loader *l)
     return BST_OK;
 }
 
+/* Deadlines on it are of the clock that nobody sets. */
+static void init_monotonic(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 enum bst_err bst_loader_new(const struct bst_loader_cfg *cfg, struct bst_loader **out)
 {
     *out = NULL;
@@ -287,7 +299,7 @@ enum bst_err bst_loader_new(const struct bst_loader_cfg *cfg, struct bst_loader 
     l->threads = bst_xcalloc((size_t)cfg->threads, sizeof *l->threads);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
-    pthread_cond_init(&l->filled, NULL);
+    init_monotonic(&l->filled);
     enum bst_err err = carve_slots(l);
     if (!err)
         err = start_threads(l);
@@ -304,7 +316,7 @@ void bst_loader_free(struct bst_loader *l)
     if (!l)
         return;
     pthread_mutex_lock(&l->lock);
-    l->stop = true;
+    atomic_store(&l->over, true);
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->n_threads; i++)
@@ -372,9 +384,29 @@ static void drop_before(struct bst_loader *l, uint64_t serial)
             drop_slot(l, &l->slots[i]);
 }
 
-/* The slot of this range, asked for now if it was not before. */
-static enum bst_err claim(struct bst_loader *l, struct range r, struct slot **out)
+/* Until something was filled or freed, or it is time to look at `stop` again. */
+static enum bst_err wait_filled(struct bst_loader *l, const atomic_int *stop)
 {
+    struct timespec until;
+    if (!stop) {
+        pthread_cond_wait(&l->filled, &l->lock);
+        return BST_OK;
+    }
+    if (atomic_load(stop))
+        return bst_fail(BST_E_CANCELLED, "stopped");
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += STOP_POLL_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait(&l->filled, &l->lock, &until);
+    return BST_OK;
+}
+
+/* The slot of this range, asked for now if it was not before. */
+static enum bst_err claim(struct bst_loader *l, struct range r, const atomic_int *stop,
+                          struct slot **out)
+{
+    enum bst_err err = BST_OK;
     struct slot *s = find_asked(l, r);
     if (s) {
         drop_before(l, s->serial);
@@ -387,9 +419,11 @@ static enum bst_err claim(struct bst_loader *l, struct range r, struct slot **ou
     int n_later = l->n_waiting;
     l->n_waiting = 0;
     drop_before(l, UINT64_MAX);
-    while (!(s = find_state(l, FREE)) && find_state(l, DRAINING))
-        pthread_cond_wait(&l->filled, &l->lock);
+    while (!err && !(s = find_state(l, FREE)) && find_state(l, DRAINING))
+        err = wait_filled(l, stop);
     l->n_waiting = n_later;
+    if (err)
+        return err;
     if (!s)
         return bst_fail(BST_E_STATE, "loader: all %d slots are taken", l->cfg.slots);
     start_slot(l, s, r);
@@ -428,20 +462,31 @@ static enum bst_err check_range(const struct bst_loader *l, uint64_t first, int 
     return BST_OK;
 }
 
-enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, int n, struct bst_batch *out)
+/* The taker has nothing better to do than to help, but a decoder's memory would be its own: it is
+ * kept to the loader's threads. */
+static enum bst_err fill_slot(struct bst_loader *l, struct slot *s, const atomic_int *stop)
+{
+    bool help = !l->n_threads || !l->info->decodes;
+    while (s->done < s->n) {
+        if (help && stop && atomic_load(stop))
+            return bst_fail(BST_E_CANCELLED, "stopped");
+        if (!help || !fill_some(l, s))
+            BST_TRY(wait_filled(l, stop));
+    }
+    return BST_OK;
+}
+
+enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, int n, const atomic_int *stop,
+                             struct bst_batch *out)
 {
     struct slot *s = NULL;
     BST_TRY(check_range(l, first, n));
     double start = bst_clock_now();
     pthread_mutex_lock(&l->lock);
-    enum bst_err err = claim(l, (struct range){first, n}, &s);
+    enum bst_err err = claim(l, (struct range){first, n}, stop, &s);
+    if (!err)
+        err = fill_slot(l, s, stop);
     if (!err) {
-        /* The taker has nothing better to do than to help, but a decoder's memory would be its own:
-         * it is kept to the loader's threads. */
-        bool help = !l->n_threads || !l->info->decodes;
-        while (s->done < s->n)
-            if (!help || !fill_some(l, s))
-                pthread_cond_wait(&l->filled, &l->lock);
         s->state = TAKEN;
         err = note_bad(l, s);
         if (err)

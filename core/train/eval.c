@@ -62,7 +62,8 @@ static enum bst_err run_part(struct rank *k, const struct job *job, double *tall
         int64_t next = at + stride;
         if (job->stop && atomic_load(job->stop))
             return bst_fail(BST_E_CANCELLED, "stopped");
-        BST_TRY(bst_loader_take(l, (uint64_t)at, (int)(n - at < b ? n - at : b), &batch));
+        BST_TRY(
+            bst_loader_take(l, (uint64_t)at, (int)(n - at < b ? n - at : b), job->stop, &batch));
         if (next < n && !job->some)
             bst_loader_ask(l, (uint64_t)next, (int)(n - next < b ? n - next : b));
         enum bst_err err = run_batch(k, p, &batch, job, tally);

@@ -130,7 +130,7 @@ static enum bst_err run_micros(struct rank *k, const struct job *job, double *ta
         struct bst_batch b;
         if (job->stop && atomic_load(job->stop))
             return bst_fail(BST_E_CANCELLED, "stopped");
-        BST_TRY(bst_loader_take(k->loader[BST_TRAIN], r.first, r.n, &b));
+        BST_TRY(bst_loader_take(k->loader[BST_TRAIN], r.first, r.n, job->stop, &b));
         ask_ahead(k, job->req, i);
         trace_batch(k, job->req, &b, r.first);
         enum bst_err err = run_batch(k, job, &b, i > 0, tally);

@@ -41,7 +41,7 @@ static enum bst_err load(struct bst_loader *l, uint64_t n_part, int count, bool 
         struct bst_batch b;
         /* The training part has no end; the other is gone round. */
         uint64_t first = train ? at : at % (n_part / BATCH * BATCH);
-        BST_TRY(bst_loader_take(l, first, BATCH, &b));
+        BST_TRY(bst_loader_take(l, first, BATCH, NULL, &b));
         bst_loader_ask(l, train ? first + BATCH : (at + BATCH) % (n_part / BATCH * BATCH), BATCH);
         if (out)
             normalise(b.images, out, BATCH * pixels);

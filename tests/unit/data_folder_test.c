@@ -268,7 +268,7 @@ static uint32_t run(const char *dir, int threads, enum bst_err *err)
         struct bst_batch b;
         bst_loader_ask(l, at, 20);
         bst_loader_ask(l, at + 20, 20);
-        *err = bst_loader_take(l, at, 20, &b);
+        *err = bst_loader_take(l, at, 20, NULL, &b);
         if (*err)
             break;
         crc = bst_crc32c(crc, b.images, 20 * SAMPLE);

@@ -25,7 +25,9 @@ static struct {
     bool decodes;
     atomic_int calls, calls_by_taker, signals_open;
     pthread_t taker;
-} fake;
+    pthread_mutex_t gate; /* held: whoever fills a sample stands before it */
+    atomic_int at_gate, *stop_at_gate;
+} fake = {.gate = PTHREAD_MUTEX_INITIALIZER};
 
 static void stamp(uint8_t *out, enum bst_part part, int64_t index, uint64_t key)
 {
@@ -59,6 +61,10 @@ static enum bst_err fake_get(void *state, enum bst_part part, int64_t index, uin
     (void)state;
     sigset_t now;
     atomic_fetch_add(&fake.calls, 1);
+    if (atomic_fetch_add(&fake.at_gate, 1) == 2 && fake.stop_at_gate)
+        atomic_store(fake.stop_at_gate, 1);
+    pthread_mutex_lock(&fake.gate);
+    pthread_mutex_unlock(&fake.gate);
     pthread_sigmask(SIG_SETMASK, NULL, &now);
     if (pthread_equal(pthread_self(), fake.taker))
         atomic_fetch_add(&fake.calls_by_taker, 1);
@@ -93,6 +99,8 @@ static int reset(void **state)
     fake.hard = -1;
     fake.decodes = false;
     fake.taker = pthread_self();
+    fake.stop_at_gate = NULL;
+    atomic_store(&fake.at_gate, 0);
     atomic_store(&fake.calls, 0);
     atomic_store(&fake.calls_by_taker, 0);
     atomic_store(&fake.signals_open, 0);
@@ -141,7 +149,7 @@ static void check_train(const struct bst_batch *b, uint64_t first, int n)
 static void take_and_check(struct bst_loader *l, uint64_t first, int n)
 {
     struct bst_batch b;
-    assert_int_equal(bst_loader_take(l, first, n, &b), BST_OK);
+    assert_int_equal(bst_loader_take(l, first, n, NULL, &b), BST_OK);
     check_train(&b, first, n);
     bst_loader_give_back(l, &b);
 }
@@ -207,7 +215,7 @@ static void evaluation_is_in_order(void **state)
     struct bst_batch b;
     struct bst_dataset *ds = open_fake();
     struct bst_loader *l = open_loader(ds, BST_EVAL, 2, 1);
-    assert_int_equal(bst_loader_take(l, 17, 33, &b), BST_OK);
+    assert_int_equal(bst_loader_take(l, 17, 33, NULL, &b), BST_OK);
     for (int i = 0; i < 33; i++) {
         uint8_t want[SAMPLE];
         stamp(want, BST_EVAL, 17 + i, 0);
@@ -215,9 +223,9 @@ static void evaluation_is_in_order(void **state)
         assert_memory_equal(b.images + (size_t)i * SAMPLE, want, SAMPLE);
     }
     bst_loader_give_back(l, &b);
-    assert_int_equal(bst_loader_take(l, 17, 34, &b), BST_E_RANGE);
+    assert_int_equal(bst_loader_take(l, 17, 34, NULL, &b), BST_E_RANGE);
     assert_string_equal(bst_err_text(), "loader: samples 17 to 50 of 50 asked for");
-    assert_int_equal(bst_loader_take(l, UINT64_MAX, 2, &b), BST_E_RANGE);
+    assert_int_equal(bst_loader_take(l, UINT64_MAX, 2, NULL, &b), BST_E_RANGE);
     bst_loader_free(l);
     bst_dataset_close(ds);
 }
@@ -295,9 +303,9 @@ static void several_may_be_held(void **state)
         bst_loader_ask(l, 0, 20);
         bst_loader_ask(l, 20, 20);
         bst_loader_ask(l, 40, 20);
-        assert_int_equal(bst_loader_take(l, 0, 20, &a), BST_OK);
-        assert_int_equal(bst_loader_take(l, 20, 20, &b), BST_OK);
-        assert_int_equal(bst_loader_take(l, 40, 20, &c), BST_E_STATE);
+        assert_int_equal(bst_loader_take(l, 0, 20, NULL, &a), BST_OK);
+        assert_int_equal(bst_loader_take(l, 20, 20, NULL, &b), BST_OK);
+        assert_int_equal(bst_loader_take(l, 40, 20, NULL, &c), BST_E_STATE);
         assert_string_equal(bst_err_text(), "loader: all 2 slots are taken");
         check_train(&a, 0, 20);
         check_train(&b, 20, 20);
@@ -321,8 +329,8 @@ static void memory_is_counted(void **state)
     assert_int_equal(bst_alloc_held() - before, bst_loader_bytes(l));
     assert_true(bst_loader_bytes(l) >= 3 * 130 * (SAMPLE + 12));
     assert_true(bst_loader_bytes(l) <= 3 * (130 * (SAMPLE + 12) + 192));
-    assert_int_equal(bst_loader_take(l, 0, 131, &b), BST_E_ARG);
-    assert_int_equal(bst_loader_take(l, 0, 0, &b), BST_E_ARG);
+    assert_int_equal(bst_loader_take(l, 0, 131, NULL, &b), BST_E_ARG);
+    assert_int_equal(bst_loader_take(l, 0, 0, NULL, &b), BST_E_ARG);
     bst_loader_free(l);
     assert_int_equal(bst_alloc_held(), before);
     struct bst_loader_cfg huge = {.ds = ds, .max_batch = INT32_MAX, .slots = 1024, .threads = 1};
@@ -381,7 +389,7 @@ static void too_many_bad_end_it(void **state)
         for (taken = 0; taken < 100 && !err; taken++) {
             struct bst_batch b;
             bst_loader_ask(l, (uint64_t)taken * 10 + 10, 10);
-            err = bst_loader_take(l, (uint64_t)taken * 10, 10, &b);
+            err = bst_loader_take(l, (uint64_t)taken * 10, 10, NULL, &b);
             if (!err)
                 bst_loader_give_back(l, &b);
         }
@@ -417,7 +425,7 @@ static void other_errors_come_back(void **state)
         struct bst_loader *l = open_loader(ds, BST_TRAIN, 2, thread_counts[t]);
         bst_loader_ask(l, at, 5);
         bst_loader_ask(l, at + 5, 5);
-        assert_int_equal(bst_loader_take(l, at, 5, &b), BST_E_LIBRARY);
+        assert_int_equal(bst_loader_take(l, at, 5, NULL, &b), BST_E_LIBRARY);
         assert_string_equal(bst_err_text(), "sample 444 breaks the library");
         take_and_check(l, at + 5, 5);
         bst_loader_free(l);
@@ -435,10 +443,59 @@ static void a_run_of_bad_is_an_error(void **state)
     int64_t from = bst_sampler_index(3, N_TRAIN, 0, true);
     for (int64_t k = 0; k < 17; k++)
         fake.bad[(from + k) % N_TRAIN] = true;
-    assert_int_equal(bst_loader_take(l, 0, 1, &b), BST_E_CORRUPT);
+    assert_int_equal(bst_loader_take(l, 0, 1, NULL, &b), BST_E_CORRUPT);
     assert_non_null(strstr(bst_err_text(), "torn (nor can the 16 samples after it be read)"));
     fake.bad[(from + 16) % N_TRAIN] = false;
     take_and_check(l, 0, 1);
+    bst_loader_free(l);
+    bst_dataset_close(ds);
+}
+
+/* The source gives nothing, for as long as the gate is held: a take that is told to stop ends all
+ * the same, and the range is whole when it is taken later. */
+static void a_stopped_take_does_not_wait(void **state)
+{
+    (void)state;
+    struct bst_dataset *ds;
+    fake.decodes = true;
+    ds = open_fake();
+    for (int threads = 3; threads <= 4; threads++) {
+        struct bst_batch b;
+        atomic_int stop = 0;
+        struct bst_loader *l = open_loader(ds, BST_TRAIN, 1, threads);
+        fake.stop_at_gate = &stop;
+        atomic_store(&fake.at_gate, 0);
+        pthread_mutex_lock(&fake.gate);
+        /* Its threads set the flag once three of them stand at the gate. */
+        bst_loader_ask(l, 0, 130);
+        assert_int_equal(bst_loader_take(l, 0, 130, &stop, &b), BST_E_CANCELLED);
+        /* Another range has to wait for the only slot, which is being filled. */
+        assert_int_equal(bst_loader_take(l, 500, 130, &stop, &b), BST_E_CANCELLED);
+        pthread_mutex_unlock(&fake.gate);
+        atomic_store(&stop, 0);
+        assert_int_equal(bst_loader_take(l, 0, 130, &stop, &b), BST_OK);
+        check_train(&b, 0, 130);
+        bst_loader_give_back(l, &b);
+        take_and_check(l, 130, 130);
+        bst_loader_free(l);
+    }
+    bst_dataset_close(ds);
+}
+
+/* One that fills its range itself looks up between two parts of it. */
+static void a_stopped_taker_does_not_fill_on(void **state)
+{
+    (void)state;
+    struct bst_batch b;
+    atomic_int stop = 0;
+    struct bst_dataset *ds = open_fake();
+    struct bst_loader *l = open_loader(ds, BST_TRAIN, 2, 0);
+    fake.stop_at_gate = &stop;
+    assert_int_equal(bst_loader_take(l, 0, 130, &stop, &b), BST_E_CANCELLED);
+    assert_in_range(atomic_load(&fake.calls), 3, 129);
+    atomic_store(&stop, 0);
+    take_and_check(l, 0, 130);
+    assert_int_equal(atomic_load(&fake.calls), 130);
     bst_loader_free(l);
     bst_dataset_close(ds);
 }
@@ -473,6 +530,8 @@ int main(void)
         cmocka_unit_test_setup(too_many_bad_end_it, reset),
         cmocka_unit_test_setup(other_errors_come_back, reset),
         cmocka_unit_test_setup(a_run_of_bad_is_an_error, reset),
+        cmocka_unit_test_setup(a_stopped_take_does_not_wait, reset),
+        cmocka_unit_test_setup(a_stopped_taker_does_not_fill_on, reset),
         cmocka_unit_test_setup(failed_samples_are_blank, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
