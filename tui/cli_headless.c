@@ -106,6 +106,16 @@ static void ready(void *arg)
     h->ready_fd = -1;
 }
 
+static void relocked(void *arg, int lock)
+{
+    struct headless *h = arg;
+    if (lock != h->r->lock)
+        bst_run_unlock(h->r->lock);
+    h->r->lock = lock;
+    if (h->r->handed_over)
+        into_log(h->r->dir);
+}
+
 static int ready_fd(void)
 {
     const char *text = getenv(TUI_READY_ENV);
@@ -138,11 +148,13 @@ int tui_run_here(const struct tui_call *c, struct tui_run *r)
         .presets = r->env,
         .nets = c->nets,
         .dir = r->dir,
+        .lock = r->lock,
         .trace_path = tui_value(c, TUI_OPTION_TRACE_SAMPLES),
         .first_command = r->first[0] ? r->first : NULL,
         .resume = tui_given(c, TUI_OPTION_RESUME) || r->journal,
         .readonly = tui_given(c, TUI_OPTION_READONLY),
         .ready = ready,
+        .relocked = relocked,
         .news = news,
         .arg = &h,
     };

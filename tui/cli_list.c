@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -22,7 +23,7 @@ static void print_json(const struct tui_call *c, const struct bst_run_info *list
         bst_json_str(&j, "preset", list[i].preset);
         bst_json_str(&j, "host", list[i].host);
         bst_json_int(&j, "pid", list[i].pid);
-        bst_json_num(&j, "started", list[i].started);
+        bst_json_num(&j, "started", list[i].started > 0 ? list[i].started : NAN);
         bst_json_str(&j, "dir", list[i].dir);
         bst_json_close(&j, '}');
     }
@@ -41,8 +42,9 @@ int tui_verb_list(const struct tui_call *c)
         print_json(c, list, n);
     } else {
         for (int i = 0; i < n; i++) {
-            char when[32];
-            bst_clock_iso(list[i].started, when);
+            char when[32] = "start not known     ";
+            if (list[i].started > 0)
+                bst_clock_iso(list[i].started, when);
             fprintf(c->out, "%-24s %-10s %s  %s  pid %d on %s\n", list[i].name, list[i].state, when,
                     list[i].preset, list[i].pid, list[i].host);
         }

@@ -207,6 +207,9 @@ void tui_run_clear_up(const struct tui_call *c, const struct tui_run *r, int cod
     bool failed = code == TUI_EXIT_FAILED || code == TUI_EXIT_USAGE, mine = r->lock >= 0;
     if (!failed || !r->dir[0] || (!r->made && (!mine || tui_given(c, TUI_OPTION_RESUME))))
         return;
+    /* Its place was taken by something else while it ran. */
+    if (mine && !bst_run_lock_is_there(r->dir, r->lock))
+        return;
     if (r->claimed && !bst_run_dir_untrained(r->dir))
         return;
     bst_run_dir_discard(r->dir, r->made, mine ? r->had : ~0u);

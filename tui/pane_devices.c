@@ -73,7 +73,11 @@ static void draw_facts(const struct bst_status_device *d, struct tui_area a, int
     }
     if (d->recompute_work.valid) {
         tui_percent(d->recompute_work, text);
-        item(a, x, y, "recompute", text);
+        x = item(a, x, y, "recompute", text);
+    }
+    if (d->memory_hold.valid) {
+        tui_bytes(d->memory_hold, text);
+        item(a, x, y, "for undo", text);
     }
 }
 

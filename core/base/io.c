@@ -257,3 +257,11 @@ bool bst_io_exists(const char *path)
     struct stat st;
     return !lstat(path, &st);
 }
+
+bool bst_io_is_at(int fd, const char *path)
+{
+    struct stat own, there;
+    if (lstat(path, &there))
+        return errno != ENOENT && errno != ENOTDIR;
+    return !fstat(fd, &own) && own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}

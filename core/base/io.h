@@ -22,5 +22,9 @@ BST_MUST_USE enum bst_err bst_io_sync_dir(const char *path);
 BST_MUST_USE enum bst_err bst_io_open_write(const char *path, int flags, mode_t mode, int *fd);
 BST_MUST_USE enum bst_err bst_io_remove_tree(const char *path);
 bool bst_io_exists(const char *path);
+/* What `path` names is the file or folder that was opened: it was not removed, moved or replaced
+ * since. An fd that is open keeps its inode's number from being given to another. Where that cannot
+ * be asked, by any error but a missing name, it counts as there. */
+bool bst_io_is_at(int fd, const char *path);
 
 #endif

@@ -102,8 +102,8 @@ struct bst_loader;
 BST_MUST_USE enum bst_err bst_loader_new(const struct bst_loader_cfg *cfg, struct bst_loader **out);
 void bst_loader_free(struct bst_loader *l);
 void bst_loader_ask(struct bst_loader *l, uint64_t first, int n);
-/* BST_E_CANCELLED once `stop` (may be NULL) is set while the range is not there yet: however slow the
- * source, the wait ends; the range stays asked for. */
+/* BST_E_CANCELLED once `stop` (may be NULL) is set while the range is not there yet: however slow
+ * the source, the wait ends; the range stays asked for. */
 BST_MUST_USE enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, int n,
                                           const atomic_int *stop, struct bst_batch *out);
 void bst_loader_give_back(struct bst_loader *l, const struct bst_batch *b);

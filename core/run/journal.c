@@ -290,11 +290,40 @@ static enum bst_err write_line(struct bst_journal *j, const struct bst_sb *line)
     return bst_fail(BST_E_IO, "%s: %s", j->path, strerror(why));
 }
 
+bool bst_journal_is_there(const struct bst_journal *j)
+{
+    return bst_io_is_at(j->fd, j->path);
+}
+
+enum bst_err bst_journal_again(struct bst_journal *j)
+{
+    struct bst_sb all;
+    int fd = -1;
+    bst_sb_init(&all, FILE_CAP);
+    for (int i = 0; i < j->n; i++) {
+        print_entry(&j->entries[i], &all);
+        bst_sb_addc(&all, '\n');
+    }
+    enum bst_err err = bst_io_replace_file(j->path, all.data, all.len);
+    if (!err)
+        err = bst_io_open_write(j->path, O_APPEND, 0600, &fd);
+    if (!err) {
+        close(j->fd);
+        j->fd = fd;
+        j->good = (off_t)all.len;
+        j->broken = false;
+    }
+    bst_sb_fini(&all);
+    return err;
+}
+
 enum bst_err bst_journal_append(struct bst_journal *j, struct bst_journal_entry *e)
 {
     struct bst_sb line;
     if (j->broken)
         return bst_fail(BST_E_IO, "%s: failed before and takes no more changes", j->path);
+    if (!bst_journal_is_there(j))
+        return bst_fail(BST_E_IO, "%s: was removed, so no change can be written down", j->path);
     e->seq = bst_journal_seq(j) + 1;
     bst_sb_init(&line, LINE_CAP);
     print_entry(e, &line);

@@ -38,6 +38,12 @@ void bst_journal_close(struct bst_journal *j);
  * had, every later append fails too. Sets e->seq. */
 BST_MUST_USE enum bst_err bst_journal_append(struct bst_journal *j, struct bst_journal_entry *e);
 
+/* Its file is still where it was opened; what is not there takes no entry. */
+bool bst_journal_is_there(const struct bst_journal *j);
+/* After the file was removed: all entries into a new one, on the disk.
+ */
+BST_MUST_USE enum bst_err bst_journal_again(struct bst_journal *j);
+
 uint64_t bst_journal_seq(const struct bst_journal *j); /* of the last entry; 0: none */
 int bst_journal_count(const struct bst_journal *j);
 const struct bst_journal_entry *bst_journal_at(const struct bst_journal *j,

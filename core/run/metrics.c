@@ -115,6 +115,16 @@ enum bst_err bst_metrics_open(const char *dir, uint64_t keep, struct bst_sb *not
     return BST_OK;
 }
 
+bool bst_metrics_is_there(const struct bst_metrics *m)
+{
+    return m->fd >= 0 && bst_io_is_at(m->fd, m->path);
+}
+
+enum bst_err bst_metrics_again(struct bst_metrics *m)
+{
+    return open_at_end(m);
+}
+
 void bst_metrics_close(struct bst_metrics *m)
 {
     if (!m)

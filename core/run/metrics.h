@@ -27,6 +27,10 @@ bool bst_metrics_failing(const struct bst_metrics *m, const char **why);
 BST_MUST_USE enum bst_err bst_metrics_sync(struct bst_metrics *m, uint64_t *bytes);
 /* Goes back to the first `keep` bytes, as at opening; for a rewind. */
 BST_MUST_USE enum bst_err bst_metrics_back(struct bst_metrics *m, uint64_t keep);
+/* Its file is still where it was opened. */
+bool bst_metrics_is_there(const struct bst_metrics *m);
+/* After the file was removed: a new one, from here on. */
+BST_MUST_USE enum bst_err bst_metrics_again(struct bst_metrics *m);
 uint64_t bst_metrics_bytes(const struct bst_metrics *m);
 
 #endif

@@ -57,6 +57,24 @@ void bst_recorder_close(struct bst_recorder *r)
     bst_free(r);
 }
 
+bool bst_recorder_is_there(const struct bst_recorder *r)
+{
+    return bst_io_is_at(r->fd, r->path);
+}
+
+enum bst_err bst_recorder_again(struct bst_recorder *r)
+{
+    int fd = -1;
+    BST_TRY(bst_io_open_write(r->path, O_APPEND, 0600, &fd));
+    close(r->fd);
+    r->fd = fd;
+    json_decref(r->last);
+    r->last = NULL;
+    r->at = -INFINITY;
+    r->lines = 0;
+    return BST_OK;
+}
+
 static bool is_due(const struct bst_recorder *r, const struct bst_status *s, double t)
 {
     double every = fmin(fmax(t / LINES_A_DECADE, EVERY_LEAST), EVERY_MOST);

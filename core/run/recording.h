@@ -17,6 +17,10 @@ void bst_recorder_close(struct bst_recorder *r);
  * written is left out: a recording never holds up a run. */
 void bst_recorder_add(struct bst_recorder *r, const struct bst_status *s);
 
+/* Its file is still where it was opened; if not, bst_recorder_again begins a new one. */
+bool bst_recorder_is_there(const struct bst_recorder *r);
+BST_MUST_USE enum bst_err bst_recorder_again(struct bst_recorder *r);
+
 struct bst_recording; /* all of a file, read */
 
 /* BST_E_NOTFOUND when the run has none. */

@@ -135,16 +135,36 @@ static struct flock whole_file(void)
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
 }
 
+bool bst_run_lock_is_there(const char *dir, int fd)
+{
+    char path[768];
+    bst_run_path(dir, "lock", path);
+    return bst_io_is_at(fd, path);
+}
+
+/* The file may be taken away between its opening and its locking, by one that gives the folder up:
+ * such a lock keeps nobody out. */
+static enum bst_err open_lock(const char *path, int *fd, int *why)
+{
+    struct flock lock = whole_file();
+    for (;;) {
+        BST_TRY(bst_io_open_write(path, 0, 0600, fd));
+        *why = fcntl(*fd, F_OFD_SETLK, &lock) ? errno : 0;
+        if (*why || bst_io_is_at(*fd, path))
+            return BST_OK;
+        close(*fd);
+    }
+}
+
 enum bst_err bst_run_lock(const char *dir, int *fd)
 {
     char path[768];
-    struct flock lock = whole_file();
     struct bst_run_info info;
+    int why;
     bst_run_path(dir, "lock", path);
-    BST_TRY(bst_io_open_write(path, 0, 0600, fd));
-    if (!fcntl(*fd, F_OFD_SETLK, &lock))
+    BST_TRY(open_lock(path, fd, &why));
+    if (!why)
         return BST_OK;
-    int why = errno;
     close(*fd);
     *fd = -1;
     if (why != EAGAIN && why != EACCES)
@@ -192,14 +212,33 @@ enum bst_err bst_run_info_write(const struct bst_run_info *info)
     return err;
 }
 
+/* As it was while it was there; the socket's name comes from it. */
+static enum bst_err full_path_of_gone(const char *dir, char out[512])
+{
+    char path[PATH_MAX], parent[512];
+    snprintf(path, sizeof path, "%s", dir);
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        path[--len] = '\0';
+    char *slash = strrchr(path, '/');
+    if (slash == path)
+        return bst_fail(BST_E_NOTFOUND, "%s: no run here", dir);
+    if (slash)
+        *slash = '\0';
+    BST_TRY(full_path(slash ? path : ".", parent));
+    int n = snprintf(out, 512, "%s/%s", parent, slash ? slash + 1 : path);
+    return n < 512 ? BST_OK : bst_fail(BST_E_RANGE, "%s: a path longer than 511 bytes", dir);
+}
+
 /* What is known of a trainer that answers where the run's own files do not say it. */
 static bool ask_socket(const char *dir, struct bst_run_info *out)
 {
     char real[512], path[BST_SOCKET_PATH];
     struct ucred peer;
     socklen_t n = sizeof peer;
+    struct stat st;
     int fd;
-    if (full_path(dir, real))
+    if (full_path(dir, real) && full_path_of_gone(dir, real))
         bst_copy_text(real, sizeof real, dir);
     if (bst_socket_path(real, path) || bst_socket_connect(path, &fd))
         return false;
@@ -210,7 +249,8 @@ static bool ask_socket(const char *dir, struct bst_run_info *out)
     bst_copy_text(out->name, sizeof out->name, base ? base + 1 : real);
     bst_copy_text(out->dir, sizeof out->dir, real);
     bst_copy_text(out->socket, sizeof out->socket, path);
-    bst_copy_text(out->state, sizeof out->state, "running");
+    bool folder = !stat(real, &st) && S_ISDIR(st.st_mode);
+    bst_copy_text(out->state, sizeof out->state, folder ? "running" : "no folder");
     if (gethostname(out->host, sizeof out->host - 1))
         out->host[0] = '\0';
     return true;

@@ -16,9 +16,9 @@ struct bst_run_info {
     char host[80], preset[80], socket[108];
     char preset_id[65]; /* the name that `preset NAME` takes; "" when it had none */
     char state[16]; /* "running", "done", "failed", "preempted", "stopped"; "killed" once it is none
-                       of them */
+                       of them; "no folder" of one that lives and has none */
     int pid;
-    double started, ended; /* seconds since 1970; 0: not yet */
+    double started, ended; /* seconds since 1970; 0: not yet, or not known */
     bool live;             /* somebody holds the lock */
 };
 
@@ -41,6 +41,8 @@ void bst_run_dir_discard(const char *dir, int made, unsigned had);
 
 /* BST_E_EXISTS, with the owner's pid where it is known, when the run has an owner. */
 BST_MUST_USE enum bst_err bst_run_lock(const char *dir, int *fd);
+/* The lock is the one that is in the folder: whoever has another has lost the run. */
+bool bst_run_lock_is_there(const char *dir, int fd);
 void bst_run_unlock(int fd);
 bool bst_run_is_live(const char *dir);
 

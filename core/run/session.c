@@ -20,20 +20,6 @@
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_PREEMPTED = 75 };
 enum { PAUSE_POLL_MS = 1000 };
 
-static enum bst_err write_preset(const struct bst_session *s)
-{
-    char path[768];
-    struct bst_sb text;
-    bst_run_path(s->cfg.dir, "preset.yaml", path);
-    if (s->cfg.resume && bst_io_exists(path))
-        return BST_OK;
-    bst_sb_init(&text, 1 << 20);
-    bst_preset_write(&s->preset, &text);
-    enum bst_err err = bst_io_replace_file(path, text.data, text.len);
-    bst_sb_fini(&text);
-    return err;
-}
-
 static void fill_identity(struct bst_session *s)
 {
     struct bst_status *st = &s->status;
@@ -64,14 +50,6 @@ static void fill_identity(struct bst_session *s)
     bst_watch_init(&s->watch, (struct bst_band){st->grad_low.value, st->grad_high.value});
 }
 
-static enum bst_err write_info(struct bst_session *s, const char *state)
-{
-    bst_copy_text(s->info.state, sizeof s->info.state, state);
-    if (strcmp(state, "running"))
-        s->info.ended = bst_clock_wall();
-    return bst_run_info_write(&s->info);
-}
-
 static void usr1(void *arg)
 {
     bst_server_check_socket(arg);
@@ -99,14 +77,15 @@ static enum bst_err open_control(struct bst_session *s)
         .wake_fd = s->wake_fd,
         .interrupt = &s->interrupt,
     };
+    BST_TRY(bst_session_folder_open(s));
     read_before(s);
     BST_TRY(bst_server_open(&cfg, &s->server));
     bst_signals_on_usr1(s->signals, usr1, s->server);
     bst_copy_text(s->info.socket, sizeof s->info.socket, bst_server_path(s->server));
     bst_server_publish(s->server, &s->status);
-    BST_TRY(write_info(s, "running"));
+    BST_TRY(bst_session_write_info(s, "running"));
     bst_run_register(&s->info);
-    BST_TRY(write_preset(s));
+    BST_TRY(bst_session_write_preset(s));
     if (s->cfg.ready)
         s->cfg.ready(s->cfg.arg);
     return BST_OK;
@@ -295,8 +274,8 @@ static void do_checkpoint(struct bst_session *s)
 
 static bool checkpoint_due(const struct bst_session *s)
 {
-    bool marked = s->at.samples >= s->at.next_checkpoint && bst_clock_now() >= s->save_again;
-    return marked || s->n_checkpoint_for;
+    bool marked = s->at.samples >= s->at.next_checkpoint || s->folder.save;
+    return (marked && bst_clock_now() >= s->save_again) || s->n_checkpoint_for;
 }
 
 /* At its mark, and at the end of the run whatever the mark; never when the preset says never. */
@@ -327,7 +306,8 @@ static enum bst_err turn(struct bst_session *s)
         return BST_OK;
     if (!s->pending && (s->n_eval_for || (!s->paused && eval_due(s))))
         BST_TRY(do_eval(s));
-    if (!s->pending && (s->n_checkpoint_for || (!s->paused && checkpoint_due(s))))
+    bool hurry = s->n_checkpoint_for || (s->folder.save && checkpoint_due(s));
+    if (!s->pending && (hurry || (!s->paused && checkpoint_due(s))))
         do_checkpoint(s);
     if (!s->pending && s->find_waiting) {
         BST_TRY(bst_session_find(s));
@@ -356,6 +336,7 @@ static enum bst_err train(struct bst_session *s)
         BST_TRY(bst_session_replay(s));
         bst_session_planned(s, replaying);
         bst_session_first_command(s);
+        bst_session_folder_look(s, false);
         if (s->at.samples >= s->live.schedule.total && !s->pending && !s->paused && !eval_due(s))
             return BST_OK;
         enum bst_err err = turn(s);
@@ -473,9 +454,11 @@ static void close_all(struct bst_session *s, const char *state)
     bst_copy_text(why, sizeof why, bst_err_text());
     if (s->server) {
         bst_session_publish(s, true); /* with the last entry of the journal */
-        bst_session_write_status(s);
-        if (write_info(s, state))
-            bst_log(BST_LOG_ERROR, "%s", bst_err_text());
+        if (!bst_session_folder_look(s, true)) {
+            bst_session_write_status(s);
+            if (bst_session_write_info(s, state))
+                bst_log(BST_LOG_ERROR, "%s", bst_err_text());
+        }
         bst_run_unregister(&s->info);
     }
     if (s->signals)
@@ -485,6 +468,7 @@ static void close_all(struct bst_session *s, const char *state)
     bst_metrics_close(s->metrics);
     bst_recorder_close(s->recorder);
     bst_journal_close(s->journal);
+    bst_session_folder_close(s);
     bst_free(s->replay);
     bst_signals_stop(s->signals);
     if (s->wake_fd >= 0)
@@ -500,6 +484,7 @@ int bst_session_run(const struct bst_session_cfg *cfg)
     s->cfg = *cfg;
     s->preset = *cfg->preset;
     s->at.momentum_factor = 1;
+    s->folder.fd = -1;
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     fill_identity(s);
     if (s->wake_fd < 0)

@@ -17,11 +17,15 @@ struct bst_session_cfg {
     const struct bst_preset_env *presets; /* for the command `preset NAME` */
     const struct bst_net_table *nets;
     const char *dir;           /* the run's folder, in full; exists and is locked by the caller */
+    int lock;                  /* of that */
     const char *trace_path;    /* --trace-samples; NULL: none */
     const char *first_command; /* given by the start itself, as by `ctl`; NULL: none */
     bool resume, readonly;
     /* The socket is there and commands are taken; before the data are read. May be NULL. */
     void (*ready)(void *arg);
+    /* The folder was removed while the run went on and is made again: the caller owns this lock
+     * from now on and unlocks the one before, and opens anew what it has open in the folder. */
+    void (*relocked)(void *arg, int lock);
     /* From the session's thread; text is the note's, "" otherwise. May be NULL. */
     void (*news)(void *arg, enum bst_session_news what, const struct bst_status *s,
                  const char *text);

@@ -50,7 +50,7 @@ void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, co
     bst_copy_text(e->code, sizeof e->code, word);
     bst_copy_clean(e->text, sizeof e->text, text);
     /* Changes no setting, so nothing depends on its being there. */
-    if (bst_journal_append(s->journal, e))
+    if (bst_journal_append(s->journal, e) && !s->folder.lost)
         bst_session_note(s, BST_DIAG_METRICS_FAILING, "%s", bst_err_text());
     bst_free(e);
 }
@@ -99,7 +99,12 @@ static void change(struct bst_session *s, const struct bst_inbound *in,
     struct bst_proposal *p = bst_xalloc(sizeof *p);
     p->in = *in;
     p->cmd = *cmd;
-    enum bst_err err = bst_session_propose(s, p);
+    /* A change is written down, and a rewind cuts the metrics: not in files that are gone. */
+    enum bst_err err = in->dry ? BST_OK : bst_session_folder_look(s, true);
+    if (err)
+        p->refused = BST_DIAG_FOLDER_TAKEN;
+    else
+        err = bst_session_propose(s, p);
     if (!err && in->dry) {
         answer_proposal(s, p, "proposed");
     } else if (!err && changes_nothing(&p->plan) && !cmd->rewind) {

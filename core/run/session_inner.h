@@ -112,6 +112,14 @@ struct bst_session {
     double metrics_failing_since, metrics_said;
     int64_t n_bad_said; /* unreadable samples told of */
 
+    struct {
+        int fd;    /* of the folder, as opened; -1: none */
+        bool lost; /* not there, and could not be made again */
+        bool save; /* no checkpoint is in it yet, though there was one */
+        double next_look, said;
+        char why[400]; /* it could not, as was said */
+    } folder;
+
     struct bst_status status;
     struct bst_watch watch;
     double published, layers_at, cpu_at, cpu_used, rate_mean;
@@ -126,6 +134,15 @@ void bst_session_publish(struct bst_session *s, bool now);
 /* A message of the trainer's own: log, metrics, clients, status. */
 void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt, ...)
     BST_PRINTF(3, 4);
+
+/* session_folder.c: the run's own files, also after they were removed. */
+BST_MUST_USE enum bst_err bst_session_write_preset(const struct bst_session *s);
+BST_MUST_USE enum bst_err bst_session_write_info(struct bst_session *s, const char *state);
+BST_MUST_USE enum bst_err bst_session_folder_open(struct bst_session *s);
+void bst_session_folder_close(struct bst_session *s);
+/* Whether all is where it was, at most once a second unless `at_once`; what is not is put back and
+ * said. An error: it could not be, which is said too and is no reason to stop training. */
+enum bst_err bst_session_folder_look(struct bst_session *s, bool at_once);
 
 /* session_update.c: one update, its metrics, and the read back of a change. */
 BST_MUST_USE enum bst_err bst_session_update(struct bst_session *s);

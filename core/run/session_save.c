@@ -149,10 +149,14 @@ enum bst_err bst_session_save(struct bst_session *s)
 {
     struct bst_checkpoint made;
     char why[400];
-    if (is_saved(s))
+    /* First, since making the folder for checkpoints would make the run's anew, without the rest.
+     */
+    enum bst_err err = bst_session_folder_look(s, true);
+    if (!err && is_saved(s))
         return BST_OK;
     bst_session_phase(s, BST_PHASE_SAVING);
-    enum bst_err err = save_now(s, &made);
+    if (!err)
+        err = save_now(s, &made);
     if (err) {
         bst_copy_text(why, sizeof why, bst_err_text());
         s->save_pause = s->save_pause > 0 ? 2 * s->save_pause : RETRY_FIRST;
@@ -169,6 +173,7 @@ enum bst_err bst_session_save(struct bst_session *s)
         return bst_fail(err, "%s", why);
     }
     s->save_again = s->save_pause = 0;
+    s->folder.save = false;
     if (s->n_save_failed)
         bst_session_note(s, BST_DIAG_NONE,
                          "checkpoints are saved again, at update %" PRIu64 " after %d failed "

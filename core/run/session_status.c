@@ -69,6 +69,7 @@ static void fill_devices(struct bst_session *s)
         /* A run's last update may be smaller than its batch. */
         if (bst_trainer_batch(s->trainer) == (int64_t)s->live.batch || !d->memory_planned.valid)
             d->memory_planned = metric((double)m.total);
+        d->memory_hold = metric((double)m.hold);
         d->memory_used = metric((double)m.held);
         d->memory_limit = metric((double)m.limit);
         double peak = d->memory_peak.valid ? d->memory_peak.value : 0;

@@ -101,9 +101,16 @@ static const struct bst_field status_fields[] = {
 
 #define D(kind, name) BST_FIELD(struct bst_status_device, kind, name)
 static const struct bst_field device_fields[] = {
-    D(STR, name),           D(METRIC, memory_planned),  D(METRIC, memory_used),
-    D(METRIC, memory_peak), D(METRIC, memory_limit),    D(METRIC, utilisation),
-    D(METRIC, temperature), D(METRIC, samples_per_sec), D(METRIC, recompute_work),
+    D(STR, name),
+    D(METRIC, memory_planned),
+    D(METRIC, memory_used),
+    D(METRIC, memory_peak),
+    D(METRIC, memory_limit),
+    D(METRIC, utilisation),
+    D(METRIC, temperature),
+    D(METRIC, samples_per_sec),
+    D(METRIC, recompute_work),
+    D(METRIC, memory_hold),
     D(INT, threads),
 };
 #undef D

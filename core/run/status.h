@@ -38,6 +38,7 @@ bool bst_phase_is_over(enum bst_phase p);
 struct bst_status_device {
     char name[96];
     struct bst_metric memory_planned, memory_used, memory_peak, memory_limit; /* bytes */
+    struct bst_metric memory_hold; /* of what is planned, kept free for `undo --rewind` */
     struct bst_metric utilisation; /* 0…1: CPU time of the rank's team over wall time */
     struct bst_metric temperature; /* °C */
     struct bst_metric samples_per_sec;

@@ -341,6 +341,89 @@ static void history_waits_for_the_rest_of_a_line(void **state)
     bst_history_close(h);
 }
 
+static void a_removed_journal_is_written_again(void **state)
+{
+    struct bst_journal *j;
+    struct bst_sb notes;
+    char path[768], *before, *after;
+    size_t n_before, n_after;
+    (void)state;
+    bst_run_path(dir, "journal.jsonl", path);
+    bst_sb_init(&notes, 4096);
+    assert_int_equal(bst_journal_open(dir, &notes, &j), BST_OK);
+    for (int i = 0; i < 12; i++) {
+        struct bst_journal_entry e = entry(i);
+        assert_int_equal(bst_journal_append(j, &e), BST_OK);
+    }
+    assert_true(bst_journal_is_there(j));
+    before = get("journal.jsonl", &n_before);
+    struct bst_journal_entry more = entry(12);
+    assert_int_equal(unlink(path), 0);
+    assert_false(bst_journal_is_there(j));
+    assert_int_equal(bst_journal_append(j, &more), BST_E_IO);
+    put("journal.jsonl", "other\n", 6);
+    assert_false(bst_journal_is_there(j));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(bst_journal_again(j), BST_OK);
+    assert_true(bst_journal_is_there(j));
+    after = get("journal.jsonl", &n_after);
+    assert_int_equal(n_before, n_after);
+    assert_memory_equal(before, after, n_before);
+    assert_int_equal(bst_journal_append(j, &more), BST_OK);
+    bst_journal_close(j);
+    enum bst_err err;
+    bool noted;
+    assert_int_equal(read_back(&err, &noted), 13);
+    assert_false(noted);
+    bst_free(before);
+    bst_free(after);
+    bst_sb_fini(&notes);
+}
+
+static void removed_metrics_begin_anew(void **state)
+{
+    struct bst_metrics *m;
+    struct bst_sb notes;
+    char path[768];
+    size_t n;
+    (void)state;
+    bst_run_path(dir, "metrics.jsonl", path);
+    bst_sb_init(&notes, 4096);
+    assert_int_equal(bst_metrics_open(dir, 0, &notes, &m), BST_OK);
+    bst_metrics_add(m, "{\"a\":1}");
+    assert_true(bst_metrics_is_there(m));
+    assert_int_equal(unlink(path), 0);
+    assert_false(bst_metrics_is_there(m));
+    assert_int_equal(bst_metrics_again(m), BST_OK);
+    assert_int_equal(bst_metrics_bytes(m), 0);
+    bst_metrics_add(m, "{\"a\":2}");
+    char *text = get("metrics.jsonl", &n);
+    assert_string_equal(text, "{\"a\":2}\n");
+    bst_free(text);
+    bst_metrics_close(m);
+    bst_sb_fini(&notes);
+}
+
+/* Its owner has lost the run then, and another can have it. */
+static void a_removed_lock_holds_nothing(void **state)
+{
+    int fd, other;
+    char path[768];
+    (void)state;
+    bst_run_path(dir, "lock", path);
+    assert_int_equal(bst_run_lock(dir, &fd), BST_OK);
+    assert_true(bst_run_lock_is_there(dir, fd));
+    assert_int_equal(unlink(path), 0);
+    assert_false(bst_run_lock_is_there(dir, fd));
+    assert_false(bst_run_is_live(dir));
+    assert_int_equal(bst_run_lock(dir, &other), BST_OK);
+    assert_true(bst_run_lock_is_there(dir, other));
+    assert_false(bst_run_lock_is_there(dir, fd));
+    bst_run_unlock(fd);
+    assert_true(bst_run_is_live(dir));
+    bst_run_unlock(other);
+}
+
 static void one_process_holds_a_run(void **state)
 {
     int fd, other, status;
@@ -411,6 +494,9 @@ int main(void)
         T(metrics_go_back_to_a_length),
         T(history_follows_and_goes_back),
         T(history_waits_for_the_rest_of_a_line),
+        T(a_removed_journal_is_written_again),
+        T(removed_metrics_begin_anew),
+        T(a_removed_lock_holds_nothing),
         T(one_process_holds_a_run),
         T(runs_are_named_and_found),
     };
