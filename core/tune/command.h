@@ -63,7 +63,7 @@ enum bst_operand {
 };
 
 enum { BST_TRIED_ROOM = 128 }; /* a command that is tried, and its NUL */
-enum { BST_NAME_ROOM = 65 }; /* a preset's name and its NUL: bst_text_is_name */
+enum { BST_NAME_ROOM = 65 };   /* a preset's name and its NUL: bst_text_is_name */
 
 struct bst_command {
     enum bst_command_kind kind;
@@ -75,8 +75,8 @@ struct bst_command {
     bool has_value; /* decay: an end ratio was given, in `value` */
     bool jump, with_length, rewind;
     char preset[BST_NAME_ROOM];
-    int64_t count; /* fit: most; lrfind, trial: updates; 0: the usual */
-    int repeats;   /* lrfind; 0: the usual */
+    int64_t count;              /* fit: most; lrfind, trial: updates; 0: the usual */
+    int repeats;                /* lrfind; 0: the usual */
     char tried[BST_TRIED_ROOM]; /* trial: a change other than undo and redo, as it is formatted */
 };
 
