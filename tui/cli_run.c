@@ -20,12 +20,24 @@ static int preset_error(const struct tui_call *c, const struct bst_preset_errors
     return TUI_EXIT_USAGE;
 }
 
+static void gather_advice(const struct tui_call *c, struct tui_run *r)
+{
+    const char *advise = tui_value(c, TUI_OPTION_ADVISE);
+    if (advise)
+        r->sets[r->n_sets++] = !strcmp(advise, "off")  ? "advise=none"
+                               : !strcmp(advise, "on") ? "advise=show"
+                                                       : "advise=log";
+    if (tui_given(c, TUI_OPTION_AUTOPILOT))
+        r->sets[r->n_sets++] = "autopilot=true";
+}
+
 /* --init FILE is the key of the same name. */
 static int gather_sets(const struct tui_call *c, struct tui_run *r)
 {
     const char *init = tui_value(c, TUI_OPTION_INIT);
     for (int i = 0; i < c->cli->n_sets; i++)
         r->sets[r->n_sets++] = c->cli->sets[i];
+    gather_advice(c, r);
     if (!init)
         return TUI_EXIT_DONE;
     if (snprintf(r->init, sizeof r->init, "init=%s", init) >= (int)sizeof r->init)

@@ -15,7 +15,7 @@ struct tui_run {
     unsigned had;     /* a start that comes to nothing leaves nothing */
     bool claimed;     /* the folder is this run's */
     bool handed_over; /* a console came; it is for its process to clear up, once it has been read */
-    const char *sets[TUI_ARGS_MAX + 1]; /* --set, and --init as one */
+    const char *sets[TUI_ARGS_MAX + 3]; /* --set, and --init, --advise, --autopilot as some */
     int n_sets;
     char init[BST_PRESET_PATH + 8];
     const char *journal; /* of the run that this one repeats; NULL: none */

@@ -145,8 +145,8 @@ static void take_metrics(struct reader *r, const json_t *o)
         add_eval(r, o);
     } else if (!strcmp(type, "noise")) {
         add_noise(r, o);
-    } else if (!strcmp(type, "note")) {
-        struct bst_history_event e = read_event(o, "trainer");
+    } else if (!strcmp(type, "note") || !strcmp(type, "advice")) {
+        struct bst_history_event e = read_event(o, !strcmp(type, "note") ? "trainer" : "advisor");
         add_event(r, &e);
     }
 }

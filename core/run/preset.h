@@ -51,6 +51,13 @@ enum bst_augment {
 #undef X
 };
 
+#define BST_ADVISE(X) X(NONE, "none") X(SHOW, "show") X(LOG, "log")
+
+enum bst_advise {
+#define X(name, text) BST_ADVISE_##name,
+    BST_ADVISE(X)
+#undef X
+};
 enum bst_measure { /* of the noise scale */
 #define X(name, text) BST_MEASURE_##name,
                    BST_MEASURES(X)
@@ -107,6 +114,7 @@ struct bst_preset_recompute {
     X(OPTIMIZER)                                                                                   \
     X(PRECISION)                                                                                   \
     X(AUGMENT)                                                                                     \
+    X(ADVISE)                                                                                      \
     X(MEASURE)                                                                                     \
     X(LR_RULE)                                                                                     \
     X(SCHEDULE)                                                                                    \
@@ -142,6 +150,7 @@ enum bst_kind {
 #define BST_FIELD_PRECISION(f) int f
 #define BST_FIELD_AUGMENT(f) int f
 #define BST_FIELD_MEASURE(f) int f
+#define BST_FIELD_ADVISE(f) int f
 #define BST_FIELD_LR_RULE(f) int f
 #define BST_FIELD_SCHEDULE(f) int f
 #define BST_FIELD_WARMUP(f) int f

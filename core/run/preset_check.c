@@ -91,6 +91,14 @@ static void check_noise(const struct check *k)
                      "1");
 }
 
+static void check_advice(const struct check *k)
+{
+    const struct bst_preset *p = k->p;
+    if (p->autopilot && p->advise != BST_ADVISE_SHOW)
+        bst_complain(k->c, at(k, BST_PARAM_autopilot, BST_PARAM_advise),
+                     "autopilot: makes the changes that are advised, but advise is not show");
+}
+
 /* The peak at the preset's own batch; 0 where that depends on what will fit. */
 static double peak_lr(const struct bst_preset *p)
 {
@@ -223,6 +231,7 @@ void bst_preset_cross_check(const struct bst_preset_read *r, const struct bst_pr
         check_name(&k, BST_PARAM_devices_backend, r->p->devices.backend, env->backends);
     check_batch(&k);
     check_noise(&k);
+    check_advice(&k);
     check_rate(&k);
     check_schedule(&k);
     check_data(&k);

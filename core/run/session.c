@@ -47,6 +47,7 @@ static void fill_identity(struct bst_session *s)
         st->grad_low = (struct bst_metric){s->preset.grad_norm_band.v[0], true};
         st->grad_high = (struct bst_metric){s->preset.grad_norm_band.v[1], true};
     }
+    bst_advisor_init(&s->advisor);
     bst_watch_init(&s->watch, (struct bst_band){st->grad_low.value, st->grad_high.value});
 }
 
@@ -336,7 +337,11 @@ static enum bst_err train(struct bst_session *s)
         BST_TRY(bst_session_replay(s));
         bst_session_planned(s, replaying);
         bst_session_first_command(s);
+<<<<<<< HEAD
         bst_session_folder_look(s, false);
+=======
+        bst_session_autopilot(s);
+>>>>>>> 70cd5af (run: advice to events and status, --advise, --autopilot)
         if (s->at.samples >= s->live.schedule.total && !s->pending && !s->paused && !eval_due(s))
             return BST_OK;
         enum bst_err err = turn(s);
@@ -397,6 +402,7 @@ static int end_done(struct bst_session *s)
     enum bst_err err = bst_session_save(s);
     if (!err)
         err = bst_session_write_weights(s);
+    bst_session_advice_end(s);
     drop_waiting(s, "the run is done");
     bst_session_phase(s, err ? BST_PHASE_FAILED : BST_PHASE_DONE);
     return err ? EXIT_FAILED : EXIT_DONE;

@@ -13,6 +13,7 @@
 #include "core/run/session.h"
 #include "core/run/signals.h"
 #include "core/run/start.h"
+#include "core/tune/advisor.h"
 #include "core/tune/noise.h"
 #include "core/tune/watch.h"
 
@@ -124,6 +125,9 @@ struct bst_session {
     struct bst_watch watch;
     double published, layers_at, cpu_at, cpu_used, rate_mean;
     uint64_t noise_batch, noise_split; /* that the status speaks of */
+    struct bst_advisor advisor;
+    int n_scored;       /* pieces of advice whose outcome was told */
+    char autopilot[48]; /* the command it is about to give; "": none */
 };
 
 /* session_status.c */
@@ -155,6 +159,13 @@ void bst_session_noise_add(struct bst_session *s, const struct bst_update_result
 void bst_session_noise_follow(struct bst_session *s);
 void bst_session_noise_print(const struct bst_noise *n, struct bst_json *j);
 void bst_session_noise_read(const json_t *state, struct bst_noise *n);
+
+/* session_advice.c: what the advisor makes of the run, and what becomes of it. */
+void bst_session_advise(struct bst_session *s, const struct bst_update_result *res);
+/* Puts advice in force, between updates, where the preset says so. */
+void bst_session_autopilot(struct bst_session *s);
+/* At the end: what the advice was worth. */
+void bst_session_advice_end(struct bst_session *s);
 
 /* session_change.c: proposals. */
 BST_MUST_USE enum bst_err bst_session_propose(struct bst_session *s, struct bst_proposal *p);

@@ -106,6 +106,7 @@ void bst_session_noise_add(struct bst_session *s, const struct bst_update_result
     struct bst_noise_answer a = answer(s);
     write_record(s, &a, res->noise.b_small);
     show(s, &a);
+    bst_advisor_noise(&s->advisor, &a);
 }
 
 void bst_session_noise_print(const struct bst_noise *n, struct bst_json *j)

@@ -112,6 +112,7 @@ static void watch_update(struct bst_session *s, const struct bst_update_result *
     for (int i = 0; i < n; i++) {
         char text[128];
         bst_watch_text(&s->watch, codes[i], text);
+        bst_advisor_remark(&s->advisor, codes[i], text);
         bst_session_note(s, codes[i], "update %llu: %s", (unsigned long long)s->at.update, text);
     }
 }
@@ -186,6 +187,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     watch_metrics(s);
     watch_update(s, &res);
     say_bad_samples(s);
+    bst_session_advise(s, &res);
     show_update(s, &req, &res);
     return count_nonfinite(s, &res);
 }
@@ -219,6 +221,7 @@ enum bst_err bst_session_eval(struct bst_session *s)
     s->at.eval_accuracy = metric(res.accuracy);
     if (!s->at.best_accuracy.valid || res.accuracy > s->at.best_accuracy.value)
         s->at.best_accuracy = s->at.eval_accuracy;
+    bst_advisor_eval(&s->advisor, res.accuracy);
     write_eval(s, &res);
     watch_metrics(s);
     say_bad_samples(s);

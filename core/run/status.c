@@ -123,6 +123,13 @@ static const struct bst_field layer_fields[] = {
 };
 #undef L
 
+#define A(kind, name) BST_FIELD(struct bst_status_advice, kind, name)
+static const struct bst_field advice_fields[] = {
+    A(STR, code),   A(STR, why),          A(STR, change),       A(STR, effect),
+    A(U64, update), A(METRIC, statistic), A(METRIC, threshold),
+};
+#undef A
+
 void bst_status_print(const struct bst_status *s, struct bst_sb *out, bool with_layers)
 {
     struct bst_json j;
@@ -134,6 +141,13 @@ void bst_status_print(const struct bst_status *s, struct bst_sb *out, bool with_
     for (int i = 0; i < s->n_devices && i < BST_MAX_DEVICES; i++) {
         bst_json_open(&j, NULL, '{');
         bst_fields_print(device_fields, COUNT(device_fields), &s->devices[i], &j);
+        bst_json_close(&j, '}');
+    }
+    bst_json_close(&j, ']');
+    bst_json_open(&j, "advice", '[');
+    for (int i = 0; i < s->n_advice; i++) {
+        bst_json_open(&j, NULL, '{');
+        bst_fields_print(advice_fields, COUNT(advice_fields), &s->advice[i], &j);
         bst_json_close(&j, '}');
     }
     bst_json_close(&j, ']');
@@ -196,6 +210,12 @@ void bst_status_read(const json_t *from, struct bst_status *out)
         bst_fields_read(device_fields, COUNT(device_fields), o, &out->devices[n_devices++]);
     }
     out->n_devices = n_devices;
+    json_array_foreach(json_object_get(from, "advice"), i, o)
+    {
+        if (out->n_advice == BST_MAX_ADVICE)
+            break;
+        bst_fields_read(advice_fields, COUNT(advice_fields), o, &out->advice[out->n_advice++]);
+    }
     json_array_foreach(json_object_get(from, "layers"), i, o)
     {
         if (out->n_layers == BST_MAX_LAYERS)

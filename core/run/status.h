@@ -12,6 +12,7 @@
 #define BST_MAX_DEVICES 16
 #define BST_MAX_LAYERS 512
 #define BST_MAX_CURVE 128
+#define BST_MAX_ADVICE 8
 
 struct bst_metric {
     double value;
@@ -49,6 +50,12 @@ struct bst_status_device {
 struct bst_status_layer {
     char name[96];
     struct bst_metric grad_norm, weight_norm;
+};
+
+struct bst_status_advice { /* newest first */
+    char code[12], why[160], change[48], effect[80];
+    uint64_t update;
+    struct bst_metric statistic, threshold;
 };
 
 struct bst_status {
@@ -90,6 +97,8 @@ struct bst_status {
     double curve_samples[BST_MAX_CURVE], curve_rate[BST_MAX_CURVE];
     int n_curve;
     struct bst_status_device devices[BST_MAX_DEVICES];
+    int n_advice;
+    struct bst_status_advice advice[BST_MAX_ADVICE];
     int n_layers;
     struct bst_status_layer layers[BST_MAX_LAYERS];
 };

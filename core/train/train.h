@@ -75,6 +75,8 @@ struct bst_update_result {
      * are added up, else the first micro-batch. b_small 0: not measured. */
     struct bst_noise_pair noise;
     double noise_seconds; /* that it took, of the slowest rank */
+    /* What ranks spent on their micro-batches, waiting for data left out. */
+    double busy_mean, busy_most;
 };
 
 struct bst_layer_norm { /* one trained parameter */

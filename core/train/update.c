@@ -28,7 +28,10 @@ enum {
     T_PART_NORM, /* their mean gradients' squared norms, added up */
     T_PART_INV,  /* 1 / samples, added up */
     T_PART_TIME,
-    T_N
+    T_BUSY,
+    T_N,
+    T_BUSY_MOST = T_N, /* known once all agree */
+    T_ALL
 };
 
 struct range {
@@ -162,13 +165,15 @@ static enum bst_err zero_gradients(struct rank *k)
 /* Everybody's tally as one: sums, in rank order, and maxima. */
 static enum bst_err agree(struct rank *k, double *tally)
 {
-    double most[4] = {tally[T_LARGEST], tally[T_MICROS], tally[T_WAIT], tally[T_PART_TIME]};
+    double most[] = {tally[T_LARGEST], tally[T_MICROS], tally[T_WAIT], tally[T_PART_TIME],
+                     tally[T_BUSY]};
     BST_TRY(bst_comm_sum(k->comm, tally, T_N));
-    BST_TRY(bst_comm_max(k->comm, most, 4));
+    BST_TRY(bst_comm_max(k->comm, most, 5));
     tally[T_LARGEST] = most[0];
     tally[T_MICROS] = most[1];
     tally[T_WAIT] = most[2];
     tally[T_PART_TIME] = most[3];
+    tally[T_BUSY_MOST] = most[4];
     return tally[T_CANCELLED] > 0 ? bst_fail(BST_E_CANCELLED, "stopped") : BST_OK;
 }
 
@@ -194,6 +199,8 @@ static void report(const struct rank *k, const struct job *job, const struct com
     out->momentum_used = c->momentum_used;
     out->weight_decay_used = c->weight_decay_used;
     out->noise_seconds = tally[T_PART_TIME];
+    out->busy_mean = tally[T_BUSY] / k->comm->n_ranks;
+    out->busy_most = tally[T_BUSY_MOST];
     if (tally[T_PARTS] > 0)
         out->noise = (struct bst_noise_pair){
             .b_small = tally[T_PARTS] / tally[T_PART_INV],
@@ -239,13 +246,15 @@ static enum bst_err check_stats(struct rank *k, double *tally)
 static enum bst_err update_job(struct rank *k, void *arg)
 {
     const struct job *job = arg;
-    double tally[T_N] = {0};
+    double tally[T_ALL] = {0};
     double waited = bst_loader_waited(k->loader[BST_TRAIN]);
     const struct bst_param_table *p = k->params;
     if (p->state_bytes)
         BST_TRY(k->t->cfg.backend->copy(k->be, k->staged, (char *)k->weight + p->trained_bytes,
                                         p->state_bytes));
+    double start = bst_clock_now();
     enum bst_err err = run_micros(k, job, tally);
+    tally[T_BUSY] = bst_clock_now() - start;
     if (!err && tally[T_SAMPLES] == 0)
         err = zero_gradients(k);
     else if (!err && measures(k, job, false))
@@ -255,6 +264,7 @@ static enum bst_err update_job(struct rank *k, void *arg)
     tally[T_CANCELLED] = err == BST_E_CANCELLED;
     BST_TRY(check_stats(k, tally));
     tally[T_WAIT] = bst_loader_waited(k->loader[BST_TRAIN]) - waited;
+    tally[T_BUSY] -= tally[T_WAIT];
     BST_TRY(agree(k, tally));
     return finish(k, job, tally);
 }

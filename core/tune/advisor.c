@@ -11,6 +11,8 @@ static const double block_least = 1024;
 static const double warmup_least = 0.05, warmup_most = 0.10;
 static const double best_step = 0.002; /* accuracies closer than that are the same */
 static const double stall_before = 0.7, slow_before = 0.5; /* of the run: later it is its end */
+static const double thrown_back = 1.2;                     /* times the first loss */
+static const double tiny_step = 2e-4;                      /* of the weights; some 1e-3 is usual */
 static const double unequal_weight = 0.05;
 
 void bst_advisor_init(struct bst_advisor *a)
@@ -22,14 +24,24 @@ static void forget(struct bst_advisor *a)
 {
     a->n_blocks = 0;
     a->block_sum = a->block_samples = a->block_n = 0;
+    a->step = 0;
     a->unequal = a->layer_small = a->layer_large = 0;
     a->noise.state = BST_NOISE_OFF;
     a->evals_without_best = 0;
     memset(a->row, 0, sizeof a->row);
 }
 
+static bool same(const struct bst_advice_settings *x, const struct bst_advice_settings *y)
+{
+    return x->batch == y->batch && x->base_batch == y->base_batch && x->unscaled == y->unscaled &&
+           x->micro == y->micro && x->accumulate == y->accumulate && x->epochs == y->epochs &&
+           x->warmup_epochs == y->warmup_epochs && x->peak == y->peak;
+}
+
 void bst_advisor_settings(struct bst_advisor *a, const struct bst_advice_settings *set)
 {
+    if (same(&a->set, set))
+        return;
     a->set = *set;
     forget(a);
 }
@@ -51,6 +63,9 @@ void bst_advisor_noise(struct bst_advisor *a, const struct bst_noise_answer *noi
 
 void bst_advisor_layer(struct bst_advisor *a, const char *name, double grad, double weight)
 {
+    if (a->layers_update != a->last.update)
+        a->layer_small = a->layer_large = 0;
+    a->layers_update = a->last.update;
     /* Biases start at 0, and a layer without a gradient has a remark of its own. */
     if (!(weight > 1e-3) || !(grad > 0) || !isfinite(grad))
         return;
@@ -63,6 +78,11 @@ void bst_advisor_layer(struct bst_advisor *a, const char *name, double grad, dou
         a->layer_large = ratio;
         snprintf(a->layer_large_name, sizeof a->layer_large_name, "%s", name);
     }
+}
+
+void bst_advisor_step(struct bst_advisor *a, double share)
+{
+    a->step = isfinite(share) ? share : 0;
 }
 
 /* Statistics: higher is worse; NaN where there is none at this moment. */
@@ -84,17 +104,28 @@ static double nonfinite_repeated(const struct bst_advisor *a)
 static double early_oscillation(const struct bst_advisor *a)
 {
     double climbed = 0;
-    if (a->last.epoch > early_epochs || a->n_blocks < BST_ADVICE_LOSSES / 2)
+    if (a->last.epoch > early_epochs || a->n_blocks < BST_ADVICE_LOSSES / 3)
         return NAN;
     for (int i = 1; i < a->n_blocks; i++)
         climbed += fmax(0, log(a->blocks[i] / a->blocks[i - 1]));
     return climbed;
 }
 
+static double loss_above_start(const struct bst_advisor *a)
+{
+    return a->n_blocks && a->first_loss > 0 ? a->blocks[a->n_blocks - 1] / a->first_loss : NAN;
+}
+
 static double slow_fall(const struct bst_advisor *a)
 {
     if (warmed_for(a) < 1 || a->last.epoch > slow_before * a->set.epochs || !a->n_blocks ||
         !(a->first_loss > 0))
+        return NAN;
+    /* A rate that is too high is slow as well: only steps that are tiny ask for larger ones. */
+    if (!(a->step > 0 && a->step < tiny_step))
+        return NAN;
+    /* A loss that has been far up is not slow but thrown back. */
+    if (a->worst_loss > thrown_back * a->first_loss)
         return NAN;
     return a->blocks[a->n_blocks - 1] / a->first_loss;
 }
@@ -234,6 +265,11 @@ static void say_nonfinite(const struct bst_advisor *a, double v, char out[160])
              a->first_nonfinite[0] ? ", first in " : "", a->first_nonfinite);
 }
 
+static void say_above(const struct bst_advisor *a, double v, char out[160])
+{
+    snprintf(out, 160, "the loss is %.3g, %.2f times the first", v * a->first_loss, v);
+}
+
 static void say_slow(const struct bst_advisor *a, double v, char out[160])
 {
     snprintf(out, 160, "%.1f epochs after the warm-up the loss is still %.0f %% of the first",
@@ -306,8 +342,10 @@ struct rule {
 static const struct rule rules[BST_N_ADVICE_RULES] = {
     [BST_ADVICE_NONFINITE_REPEATED] = {BST_DIAG_NONFINITE_REPEATED, nonfinite_repeated, 1.5, 1, 0.25, 0.5,
         "lr *0.5", NULL, say_nonfinite, "finite gradients again"},
-    [BST_ADVICE_EARLY_OSCILLATION] = {BST_DIAG_EARLY_OSCILLATION, early_oscillation, 0.8, 1, 0.25, 1,
+    [BST_ADVICE_EARLY_OSCILLATION] = {BST_DIAG_EARLY_OSCILLATION, early_oscillation, 0.5, 1, 0.25, 1,
         "", oscillation_change, say_oscillation, "a loss that falls without jumps"},
+    [BST_ADVICE_LOSS_ABOVE_START] = {BST_DIAG_LOSS_ABOVE_START, loss_above_start, 1.2, 1, 0.25, 1,
+        "lr *0.3", NULL, say_above, "a loss that falls"},
     [BST_ADVICE_SLOW_FALL] = {BST_DIAG_SLOW_FALL, slow_fall, 0.5, 20, 1, 1,
         "lr *2", NULL, say_slow, "a loss that falls faster"},
     [BST_ADVICE_EVAL_STALLS] = {BST_DIAG_EVAL_STALLS, eval_stalls, BST_ADVICE_EVALS - 0.5, 1, 3, 3,
@@ -364,6 +402,7 @@ static void take_loss(struct bst_advisor *a, const struct bst_advice_update *u)
     a->blocks[a->n_blocks - 1] = mean;
     if (!(a->first_loss > 0))
         a->first_loss = mean;
+    a->worst_loss = fmax(a->worst_loss, mean);
     a->block_sum = a->block_samples = 0;
 }
 
@@ -436,7 +475,6 @@ void bst_advisor_update(struct bst_advisor *a, const struct bst_advice_update *u
             give(a, (enum bst_advice_rule)i, v);
     }
     memset(a->remarked, 0, sizeof a->remarked);
-    a->layer_small = a->layer_large = 0;
 }
 
 const struct bst_advice *bst_advisor_take(struct bst_advisor *a)

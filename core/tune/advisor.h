@@ -15,6 +15,7 @@
 #define BST_ADVICE_RULES(X)                                                                        \
     X(NONFINITE_REPEATED)                                                                          \
     X(EARLY_OSCILLATION)                                                                           \
+    X(LOSS_ABOVE_START)                                                                            \
     X(SLOW_FALL)                                                                                   \
     X(EVAL_STALLS)                                                                                 \
     X(LAYER_VANISHES)                                                                              \
@@ -44,6 +45,7 @@ struct bst_advice_settings { /* in force */
     int ranks, accumulate;
     double epochs, warmup_epochs; /* of the run, and of its warm-up */
     double dataset;               /* samples an epoch */
+    double peak;                  /* of the rate */
     struct bst_band band;
 };
 
@@ -86,13 +88,15 @@ struct bst_advisor {
     double block_sum, block_samples, block_n;
     double blocks[BST_ADVICE_LOSSES];
     int n_blocks;
-    double first_loss;
+    double first_loss, worst_loss;         /* blocks of the whole run */
     uint64_t nonfinite[BST_ADVICE_RECENT]; /* the updates that were, a ring */
     uint64_t n_nonfinite;
     int evals_without_best, n_evals;
     double best_accuracy;
+    double step; /* rate × gradient norm / weight norm of the whole net; 0: unknown */
     double layer_small,
-        layer_large; /* least and greatest gradient / weight of a layer; 0 unknown */
+        layer_large;        /* least and greatest gradient / weight of a layer; 0 unknown */
+    uint64_t layers_update; /* that they are of */
     char layer_small_name[64], layer_large_name[64];
     double unequal; /* slowest rank over the mean, smoothed; 0: unknown */
     struct bst_noise_answer noise;
@@ -105,12 +109,14 @@ struct bst_advisor {
 };
 
 void bst_advisor_init(struct bst_advisor *a);
-/* At the start and after every change: what was seen under other settings is forgotten. */
+/* Asked before every update; what was seen under other settings is forgotten. */
 void bst_advisor_settings(struct bst_advisor *a, const struct bst_advice_settings *set);
 void bst_advisor_eval(struct bst_advisor *a, double accuracy);
 void bst_advisor_noise(struct bst_advisor *a, const struct bst_noise_answer *noise);
 /* Gradient over weight norms of the layers, now and then. */
 void bst_advisor_layer(struct bst_advisor *a, const char *name, double grad, double weight);
+/* What plain descent moves the net by, as a share of its weights: lr · |g| / |w|. */
+void bst_advisor_step(struct bst_advisor *a, double share);
 void bst_advisor_remark(struct bst_advisor *a, enum bst_diag code, const char *text);
 /* Takes in an update and asks every rule; last of what an update brings. */
 void bst_advisor_update(struct bst_advisor *a, const struct bst_advice_update *u);

@@ -157,15 +157,15 @@ static void early_oscillation(void **state)
     struct run r;
     begin(&r, usual());
     /* Still warming up: a longer warm-up. Blocks are of 1024 samples, eight updates. */
-    for (int i = 0; i < 60; i++)
-        step(&r, i / 8 % 2 ? 2.6 : 1.2, 1);
+    for (int i = 0; i < 40; i++)
+        step(&r, i / 8 % 2 ? 1.2 : 2.2, 1);
     assert_only(&r, BST_DIAG_EARLY_OSCILLATION, "warmup x1.5");
     /* After it, the rate; and again once the rest is over, not before. */
     begin(&r, usual());
     healthy(&r, 1.2);
     assert_none(&r);
     for (int i = 0; i < 75; i++)
-        step(&r, i / 8 % 2 ? 2.6 : 1.2, 1);
+        step(&r, i / 8 % 2 ? 1.2 : 2.2, 1);
     int n = 0;
     for (const struct bst_advice *got; (got = bst_advisor_take(&r.a)) != NULL; n++) {
         assert_int_equal(got->code, BST_DIAG_EARLY_OSCILLATION);
@@ -180,18 +180,42 @@ static void early_oscillation(void **state)
     assert_none(&r);
 }
 
+static void loss_above_start(void **state)
+{
+    (void)state;
+    struct run r;
+    begin(&r, usual());
+    healthy(&r, 3.5);
+    for (int i = 0; i < 16; i++)
+        step(&r, 3.5, 1);
+    assert_only(&r, BST_DIAG_LOSS_ABOVE_START, "lr *0.3");
+    /* What was thrown back and falls slowly does not want a higher rate. */
+    for (int i = 0; i < 130; i++)
+        step(&r, 2, 1);
+    assert_none(&r);
+}
+
 static void slow_fall(void **state)
 {
     (void)state;
     struct run r;
     begin(&r, usual());
-    for (int i = 0; i < 3 * PER_EPOCH; i++)
+    for (int i = 0; i < 3 * PER_EPOCH; i++) {
+        bst_advisor_step(&r.a, 1e-5);
         step(&r, 2.3 - 0.0005 * i, 1);
+    }
     const struct bst_advice *got = bst_advisor_take(&r.a);
     assert_non_null(got);
     assert_int_equal(got->code, BST_DIAG_SLOW_FALL);
     assert_string_equal(got->change, "lr *2");
     assert_true(got->epoch > 2 && got->epoch < 2.5);
+    /* As slow with large steps: more of them would not help. */
+    begin(&r, usual());
+    for (int i = 0; i < 3 * PER_EPOCH; i++) {
+        bst_advisor_step(&r.a, 1e-2);
+        step(&r, 2.3 - 0.0005 * i, 1);
+    }
+    assert_none(&r);
 }
 
 static void eval_stalls(void **state)
@@ -369,12 +393,12 @@ static void advice_is_scored(void **state)
     struct run r;
     for (int better = 0; better <= 1; better++) {
         begin(&r, usual());
-        for (int i = 0; i < 64; i++) /* whole blocks */
-            step(&r, i / 8 % 2 ? 2.6 : 1.2, 1);
+        for (int i = 0; i < 48; i++) /* whole blocks */
+            step(&r, i / 8 % 2 ? 1.2 : 2.2, 1);
         assert_int_equal(r.a.n_given, 1);
         assert_false(r.a.given[0].scored);
         for (int i = 0; i < 130; i++)
-            step(&r, better ? 1.0 : i / 8 % 2 ? 4.6 : 0.8, 1);
+            step(&r, better ? 1.0 : i / 8 % 2 ? 0.3 : 2.2, 1);
         assert_true(r.a.given[0].scored);
         assert_int_equal(r.a.given[0].improved, better);
     }
@@ -394,13 +418,14 @@ static void a_hopeless_run_is_bounded(void **state)
     begin(&r, usual());
     healthy(&r, 1.2);
     for (int i = 0; i < 40; i++)
-        step(&r, i / 8 % 2 ? 2.6 : 1.2, 1);
+        step(&r, i / 8 % 2 ? 1.2 : 2.2, 1);
     int before = r.a.n_given;
     assert_true(before > 0);
     struct bst_advice_settings set = usual();
+    set.peak = 0.05;
     bst_advisor_settings(&r.a, &set);
     for (int i = 0; i < 30; i++)
-        step(&r, i / 8 % 2 ? 2.6 : 1.2, 1);
+        step(&r, i / 8 % 2 ? 1.2 : 2.2, 1);
     assert_int_equal(r.a.n_given, before);
 }
 
@@ -410,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_made_up_healthy_run_gets_none),
         cmocka_unit_test(a_real_healthy_run_gets_none),
         cmocka_unit_test(early_oscillation),
+        cmocka_unit_test(loss_above_start),
         cmocka_unit_test(slow_fall),
         cmocka_unit_test(eval_stalls),
         cmocka_unit_test(layers),
