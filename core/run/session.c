@@ -337,11 +337,8 @@ static enum bst_err train(struct bst_session *s)
         BST_TRY(bst_session_replay(s));
         bst_session_planned(s, replaying);
         bst_session_first_command(s);
-<<<<<<< HEAD
         bst_session_folder_look(s, false);
-=======
         bst_session_autopilot(s);
->>>>>>> 70cd5af (run: advice to events and status, --advise, --autopilot)
         if (s->at.samples >= s->live.schedule.total && !s->pending && !s->paused && !eval_due(s))
             return BST_OK;
         enum bst_err err = turn(s);
