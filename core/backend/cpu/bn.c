@@ -48,8 +48,10 @@ struct share {
     struct cpu_bn_sums *sums;
 };
 
-/* What the team reads twice should stay in the last-level cache in between. */
-#define CACHE_BYTES ((size_t)8 << 20)
+/* A team whose blocks together are larger than this shares each of them by samples. Convolutions
+ * deal samples out in the same way, so that a thread finds in its core's own cache what it wrote
+ * last: for resnet8 all of batch norm takes a tenth less than block by block. */
+#define CACHE_BYTES ((size_t)1 << 20)
 
 static struct share share_of(const struct cpu_act *a, int n_streams, void *scratch)
 {
