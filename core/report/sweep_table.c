@@ -26,22 +26,28 @@ FIELD(efficiency, 1)
 FIELD(samples_to_target, 1)
 FIELD(seconds_to_target, 1)
 
-const struct bst_sweep_field *bst_sweep_fields(int *n)
+/* The fields of a row, for CSV and JSON; NaN is not known. */
+struct field {
+    const char *name;
+    double (*get)(const struct bst_sweep_row *row);
+};
+
+static const struct field *fields_of(int *n)
 {
-    static const struct bst_sweep_field fields[] = {
-        {"batch", "batch", get_batch},
-        {"runs", "runs", get_runs},
-        {"epoch_seconds", "epoch, s", get_epoch_seconds},
-        {"samples_per_sec", "samples/s", get_samples_per_sec},
-        {"memory_planned_bytes", "memory planned, bytes", get_memory_planned},
-        {"memory_peak_bytes", "memory peak, bytes", get_memory_peak},
-        {"accuracy_percent", "accuracy, %", get_accuracy},
-        {"accuracy_error_points", "standard error", get_error},
-        {"best_accuracy_percent", "best accuracy, %", get_best_accuracy},
-        {"loss", "loss", get_loss},
-        {"efficiency", "efficiency", get_efficiency},
-        {"samples_to_target", "samples to target", get_samples_to_target},
-        {"seconds_to_target", "seconds to target", get_seconds_to_target},
+    static const struct field fields[] = {
+        {"batch", get_batch},
+        {"runs", get_runs},
+        {"epoch_seconds", get_epoch_seconds},
+        {"samples_per_sec", get_samples_per_sec},
+        {"memory_planned_bytes", get_memory_planned},
+        {"memory_peak_bytes", get_memory_peak},
+        {"accuracy_percent", get_accuracy},
+        {"accuracy_error_points", get_error},
+        {"best_accuracy_percent", get_best_accuracy},
+        {"loss", get_loss},
+        {"efficiency", get_efficiency},
+        {"samples_to_target", get_samples_to_target},
+        {"seconds_to_target", get_seconds_to_target},
     };
     *n = (int)(sizeof fields / sizeof *fields);
     return fields;
@@ -118,7 +124,7 @@ void bst_sweep_print(const struct bst_study *s, struct bst_sb *out)
 static void print_row_json(const struct bst_sweep_row *row, struct bst_json *j)
 {
     int n;
-    const struct bst_sweep_field *f = bst_sweep_fields(&n);
+    const struct field *f = fields_of(&n);
     bst_json_open(j, NULL, '{');
     for (int i = 0; i < n; i++)
         bst_json_num(j, f[i].name, f[i].get(row));
@@ -151,7 +157,7 @@ void bst_sweep_print_json(const struct bst_study *s, struct bst_sb *out)
 void bst_sweep_print_csv(const struct bst_study *s, struct bst_sb *out)
 {
     int n;
-    const struct bst_sweep_field *f = bst_sweep_fields(&n);
+    const struct field *f = fields_of(&n);
     for (int i = 0; i < n; i++)
         bst_sb_addf(out, "%s%s", i ? "," : "", f[i].name);
     bst_sb_add(out, "\r\n");

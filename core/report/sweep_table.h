@@ -9,12 +9,6 @@
 void bst_sweep_print(const struct bst_study *s, struct bst_sb *out);
 void bst_sweep_print_json(const struct bst_study *s, struct bst_sb *out);
 void bst_sweep_print_csv(const struct bst_study *s, struct bst_sb *out);
-/* The fields of a row by name, for CSV, JSON and pages; NaN is not known. */
-struct bst_sweep_field {
-    const char *name, *title;
-    double (*get)(const struct bst_sweep_row *row);
-};
-const struct bst_sweep_field *bst_sweep_fields(int *n);
 /* "fastest", "most accurate", "choice", "largest that fits": those of a row, ", " between. */
 void bst_sweep_marks(const struct bst_sweep_row *row, struct bst_sb *out);
 

@@ -120,6 +120,5 @@ void bst_trial_describe(const struct bst_trial_result *r, struct bst_sb *out);
 void bst_fit_print(const struct bst_fit_result *r, struct bst_sb *out);
 /* A line of JSON a point, then one of what they say; each with its end. */
 void bst_lr_print(const struct bst_lr_result *r, struct bst_sb *out);
-void bst_trial_print(const struct bst_trial_result *r, struct bst_sb *out);
 
 #endif

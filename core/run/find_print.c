@@ -151,30 +151,3 @@ void bst_trial_describe(const struct bst_trial_result *r, struct bst_sb *out)
         out, "; %d updates in %.3g s without, %d in %.3g s with, over the same %" PRIu64 " samples",
         r->updates[0], r->seconds[0], r->updates[1], r->seconds[1], r->samples);
 }
-
-static void print_arm(struct bst_json *j, const char *key, const struct bst_trial_result *r, int i)
-{
-    bst_json_open(j, key, '{');
-    bst_json_num(j, "loss", r->answer.loss[i]);
-    bst_json_int(j, "updates", r->updates[i]);
-    bst_json_num(j, "seconds", r->seconds[i]);
-    bst_json_close(j, '}');
-}
-
-void bst_trial_print(const struct bst_trial_result *r, struct bst_sb *out)
-{
-    static const char *const verdicts[] = {"equal", "better", "worse", "diverged"};
-    struct bst_json j;
-    bst_json_init(&j, out);
-    bst_json_open(&j, NULL, '{');
-    bst_json_str(&j, "verdict", verdicts[r->answer.verdict]);
-    bst_json_num(&j, "difference", r->answer.difference);
-    bst_json_num(&j, "low", r->answer.low);
-    bst_json_num(&j, "high", r->answer.high);
-    bst_json_uint(&j, "samples", r->samples);
-    print_arm(&j, "without", r, 0);
-    print_arm(&j, "with", r, 1);
-    bst_json_bool(&j, "restored", r->restored);
-    bst_json_close(&j, '}');
-    bst_sb_addc(out, '\n');
-}

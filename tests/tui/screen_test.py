@@ -35,11 +35,11 @@ def paste_is_ignored():
     t.settle()
     assert "apply" not in t.text() and "Stop the run" not in t.text()
     t.send("+y+y")  # typed ahead: what comes with the key that arms is no answer to it
-    t.expect("y apply")
+    t.expect("y again applies")
     t.settle()
     assert "in force" not in t.text()
     t.send("\x1b")
-    t.gone("y apply")
+    t.gone("y again applies")
     t.send(":\x1b[200~lr\n=1\x1b[201~")
     t.expect(":lr =1")
     t.close()
