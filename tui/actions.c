@@ -83,6 +83,14 @@ static unsigned open_settings(struct tui_app *app, int arg)
     return TUI_DO_DRAW;
 }
 
+static unsigned open_advice(struct tui_app *app, int arg)
+{
+    (void)arg;
+    tui_armed_drop(&app->model, app->link);
+    open_overlay(app, TUI_OVERLAY_ADVICE);
+    return TUI_DO_DRAW;
+}
+
 static unsigned open_help(struct tui_app *app, int arg)
 {
     (void)arg;
@@ -177,6 +185,7 @@ static const struct {
     [TUI_REQ_LR_UP] = {press_lr, 1},
     [TUI_REQ_LR_DOWN] = {press_lr, -1},
     [TUI_REQ_PRESET] = {open_presets, 0},
+    [TUI_REQ_ADVICE] = {open_advice, 0},
     [TUI_REQ_UNDO] = {arm_undo, -1},
     [TUI_REQ_REDO] = {arm_undo, 1},
     [TUI_REQ_APPLY] = {apply, 0},

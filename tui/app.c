@@ -161,6 +161,12 @@ static unsigned paste(struct tui_app *app, int key)
 static unsigned overlay_move(struct tui_app *app, int step)
 {
     struct tui_view *v = &app->model.view;
+    if (v->overlay == TUI_OVERLAY_ADVICE) {
+        int most = app->model.status.n_advice - 1, at = v->overlay_select + step;
+        at = at > most ? most : at;
+        v->overlay_select = at < 0 ? 0 : at;
+        return TUI_DO_DRAW;
+    }
     if (v->overlay != TUI_OVERLAY_PRESETS) {
         v->overlay_scroll = v->overlay_scroll + step > 0 ? v->overlay_scroll + step : 0;
         return TUI_DO_DRAW;
@@ -175,18 +181,30 @@ static unsigned overlay_move(struct tui_app *app, int step)
     return TUI_DO_DRAW;
 }
 
+/* The change that Enter arms; "" where the overlay has none there. */
+static void overlay_change(const struct tui_app *app, char text[160])
+{
+    const struct tui_model *m = &app->model;
+    int i = m->view.overlay_select;
+    text[0] = '\0';
+    if (m->view.overlay == TUI_OVERLAY_PRESETS && i < m->n_presets)
+        snprintf(text, 160, "preset %s", m->presets[i].name);
+    else if (m->view.overlay == TUI_OVERLAY_ADVICE && i < m->status.n_advice)
+        snprintf(text, 160, "%s", m->status.advice[i].change);
+}
+
 static unsigned overlay_enter(struct tui_app *app)
 {
     struct tui_view *v = &app->model.view;
     enum tui_overlay was = v->overlay;
     char text[160], why[300];
+    overlay_change(app, text);
     v->overlay = was == TUI_OVERLAY_STOP ? was : TUI_OVERLAY_NONE;
-    if (was == TUI_OVERLAY_PRESETS && v->overlay_select < app->model.n_presets) {
+    if (text[0]) {
         if (!tui_model_may_change(&app->model, why, sizeof why)) {
             tui_say(&app->model, TUI_WARN, "%s", why);
             return TUI_DO_DRAW;
         }
-        snprintf(text, sizeof text, "preset %s", app->model.presets[v->overlay_select].name);
         tui_armed_command(&app->model, app->link, text);
     }
     return TUI_DO_DRAW;
@@ -227,6 +245,7 @@ static unsigned overlay_key(struct tui_app *app, int key)
     case TUI_REQ_DROP:
     case TUI_REQ_LEAVE:
     case TUI_REQ_PRESET:
+    case TUI_REQ_ADVICE:
     case TUI_REQ_STOP:
         v->overlay = TUI_OVERLAY_NONE;
         return TUI_DO_DRAW;

@@ -148,3 +148,28 @@ void tui_stop_draw(const struct tui_model *m, struct tui_area a)
     x += tui_put(in, x, y, TUI_KEY, "n Esc") + 1;
     tui_put(in, x, y, TUI_NORMAL, "cancel");
 }
+
+void tui_advice_draw(const struct tui_model *m, struct tui_area a)
+{
+    const struct bst_status *s = &m->status;
+    struct tui_area in =
+        tui_dialog(a, 100, a.h > 26 ? 26 : a.h, " Advice: Enter arms its change, Esc closes ");
+    if (!s->n_advice) {
+        tui_put_wrapped(in, 0, TUI_DIM, "no advice: nothing about this run asks for a change");
+        return;
+    }
+    int select = m->view.overlay_select < s->n_advice ? m->view.overlay_select : 0;
+    int y = 0;
+    /* The one selected first on the screen, so that it is always there in full. */
+    for (int i = in.h < 3 * s->n_advice ? select : 0; i < s->n_advice && y < in.h; i++) {
+        const struct bst_status_advice *v = &s->advice[i];
+        char text[320];
+        tui_cell_put(in, 0, y, TUI_KEY, i == select ? L'▸' : L' ');
+        int x = 2 + tui_putf(in, 2, y, TUI_WARN, "%s ", v->code);
+        x += tui_putf(in, x, y, TUI_DIM, "update %llu  ", (unsigned long long)v->update);
+        tui_put_cut(in, x, y++, in.w - x, i == select ? TUI_STRONG : TUI_NORMAL,
+                    v->change[0] ? v->change : "nothing a live change could do");
+        snprintf(text, sizeof text, "%s; it should bring %s", v->why, v->effect);
+        y = tui_put_wrapped(tui_area_sub(in, 2, 0, in.w - 2, in.h), y, TUI_DIM, text);
+    }
+}

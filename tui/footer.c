@@ -83,7 +83,7 @@ static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
     static const char *const stop[][2] = {{"y", "stop"}, {"n Esc", "cancel"}};
     if (m->view.overlay == TUI_OVERLAY_STOP)
         put_pairs(a, stop, 2);
-    else if (m->view.overlay == TUI_OVERLAY_PRESETS)
+    else if (m->view.overlay == TUI_OVERLAY_PRESETS || m->view.overlay == TUI_OVERLAY_ADVICE)
         put_pairs(a, pick, 3);
     else
         put_pairs(a, read, 4);

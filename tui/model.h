@@ -45,6 +45,7 @@ enum tui_overlay {
     TUI_OVERLAY_PRESETS,
     TUI_OVERLAY_SETTINGS,
     TUI_OVERLAY_STOP,
+    TUI_OVERLAY_ADVICE,
 };
 
 struct tui_view {

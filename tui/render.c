@@ -72,6 +72,9 @@ static void draw_overlay(const struct tui_model *m, struct tui_area a)
     case TUI_OVERLAY_SETTINGS:
         tui_settings_draw(m, a);
         break;
+    case TUI_OVERLAY_ADVICE:
+        tui_advice_draw(m, a);
+        break;
     case TUI_OVERLAY_STOP:
         tui_stop_draw(m, a);
         break;

@@ -17,6 +17,7 @@ void tui_line_draw(const struct tui_model *m, struct tui_area a); /* screens wit
 void tui_help_draw(const struct tui_model *m, struct tui_area a);
 void tui_picker_draw(const struct tui_model *m, struct tui_area a);
 void tui_settings_draw(const struct tui_model *m, struct tui_area a);
+void tui_advice_draw(const struct tui_model *m, struct tui_area a);
 void tui_stop_draw(const struct tui_model *m, struct tui_area a);
 
 /* The batch as people check it: "128 = 64 × 1 × 2", "307 ≤ 154 × 1 × 2". */

@@ -216,6 +216,19 @@ static void make_status(struct fake *f)
     s->elapsed_seconds = is(u->seconds);
     s->last_checkpoint_samples = is(3.0 * EPOCH);
     make_noise(f);
+    s->n_advice = 2;
+    s->advice[0] =
+        (struct bst_status_advice){.code = "BST-803",
+                                   .change = "batch -20%",
+                                   .update = 760,
+                                   .statistic = is(3),
+                                   .why = "3 evaluations without a better accuracy than 90.41 %",
+                                   .effect = "a better accuracy within three evaluations"};
+    s->advice[1] = (struct bst_status_advice){.code = "BST-505",
+                                              .update = 300,
+                                              .statistic = is(1),
+                                              .why = "14 % of the time goes into waiting for data",
+                                              .effect = "devices that do not wait"};
     make_layers(s, 22, f->kind == FAKE_DIVERGED);
     if (f->history.n_evals) {
         const struct bst_history_eval *e = &f->history.evals[f->history.n_evals - 1];
