@@ -125,7 +125,8 @@ static void tell_scores(struct bst_session *s)
     const struct bst_advisor *a = &s->advisor;
     while (s->n_scored < a->n_given && a->given[s->n_scored].scored) {
         const struct bst_advice *g = &a->given[s->n_scored++];
-        char code[16], text[160], after[32] = "gone";
+        char code[16], text[160], after[32];
+        snprintf(after, sizeof after, "%s", g->improved ? "gone" : "not known");
         bst_diag_code(g->code, code);
         if (isfinite(g->after))
             snprintf(after, sizeof after, "%.3g", g->after);

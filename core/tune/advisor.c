@@ -450,8 +450,7 @@ static void give(struct bst_advisor *a, enum bst_advice_rule i, double v)
     a->row[i] = 0;
 }
 
-/* Whether the statistic fell within its horizon, whoever brought that about. One that is gone has
- * fallen. */
+/* Whether the statistic fell within its horizon, whoever brought that about. */
 static void score(struct bst_advisor *a)
 {
     for (int i = 0; i < a->n_given; i++) {
@@ -460,7 +459,9 @@ static void score(struct bst_advisor *a)
             continue;
         g->scored = true;
         g->after = rules[g->rule].statistic(a);
-        g->improved = !(g->after >= g->statistic);
+        /* A remark that has not come again is gone; a rule whose time is over knows nothing. */
+        bool gone = isnan(g->after) && !rules[g->rule].say;
+        g->improved = gone || g->after < g->statistic;
     }
 }
 
