@@ -13,8 +13,9 @@ static const struct {
     void (*make)(struct bst_sb *out);
 } tables[] =
     {
-        {"VERBS", doc_verbs}, {"COMMANDS", doc_commands},       {"PROMPT", doc_prompt},
-        {"KEYS", doc_keys},   {"DIAGNOSTICS", doc_diagnostics}, {"PARAMS", doc_params},
+        {"VERBS", doc_verbs},   {"COMMANDS", doc_commands},    {"PROMPT", doc_prompt},
+        {"KEYS", doc_keys},     {"STUDYKEYS", doc_study_keys}, {"DIAGNOSTICS", doc_diagnostics},
+        {"PARAMS", doc_params},
 },
   files[] = {
       {"bash", doc_bash},

@@ -15,6 +15,7 @@ void doc_verbs(struct bst_sb *out);
 void doc_commands(struct bst_sb *out);
 void doc_prompt(struct bst_sb *out);
 void doc_keys(struct bst_sb *out);
+void doc_study_keys(struct bst_sb *out);
 void doc_params(struct bst_sb *out);
 void doc_diagnostics(struct bst_sb *out);
 

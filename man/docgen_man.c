@@ -199,6 +199,23 @@ void doc_keys(struct bst_sb *out)
     BST_ASSERT(shown == n_keys);
 }
 
+void doc_study_keys(struct bst_sb *out)
+{
+    static const struct {
+        const char *keys, *help;
+    } keys[] = {
+#define X(name, keys, label, help) {keys, help},
+#include "tui/study_keys.def"
+#undef X
+    };
+    bst_sb_add(out, ".Bl -tag -width \"BackTab\" -compact\n");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        add_key_names(out, keys[i].keys);
+        doc_mdoc_text(out, keys[i].help);
+    }
+    bst_sb_add(out, ".El\n");
+}
+
 static void add_param(struct bst_sb *out, enum bst_param_id id)
 {
     static const char *const lives[] = {"Fixed.", "Live.", "Live by the command length."};

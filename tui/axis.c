@@ -32,7 +32,9 @@ double tui_axis_step(double rough, enum tui_axis_unit unit)
 static void label_linear(const struct tui_axis *a, double v, double step, char out[16])
 {
     char text[TUI_NUM];
-    if (a->unit == TUI_AXIS_TIME) {
+    if (a->unit == TUI_AXIS_TIME && step < 1) {
+        snprintf(text, sizeof text, "%.*fs", step < 0.1 ? 2 : 1, v);
+    } else if (a->unit == TUI_AXIS_TIME) {
         bst_clock_span(v, text, sizeof text);
     } else if (fabs(a->hi) >= 10000 || fabs(a->lo) >= 10000) {
         tui_count(v, text);

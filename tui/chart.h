@@ -27,7 +27,7 @@ struct tui_chart_line {
     int every;    /* level lines */
 };
 
-enum { TUI_CHART_SERIES = 6, TUI_CHART_LINES = 4 };
+enum { TUI_CHART_SERIES = 96, TUI_CHART_LINES = 4 };
 
 struct tui_chart {
     struct tui_series series[TUI_CHART_SERIES];

@@ -1,6 +1,5 @@
 #include "tui/cli_run.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -230,12 +229,6 @@ void tui_run_clear_up(const struct tui_call *c, const struct tui_run *r, int cod
                 r->dir);
 }
 
-static bool has_terminal(void)
-{
-    const char *term = getenv("TERM");
-    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
-}
-
 int tui_run_preset(const struct tui_call *c, struct tui_run *r)
 {
     r->lock = -1;
@@ -254,7 +247,7 @@ int tui_verb_run(const struct tui_call *c)
         code = gather_sets(c, r);
     if (!code)
         code = prepare(c, r);
-    if (!code && !tui_given(c, TUI_OPTION_HEADLESS) && has_terminal()) {
+    if (!code && !tui_given(c, TUI_OPTION_HEADLESS) && tui_has_terminal()) {
         code = tui_run_spawn(c, r);
     } else if (!code) {
         code = claim(c, r);

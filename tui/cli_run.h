@@ -2,6 +2,8 @@
 #ifndef TUI_CLI_RUN_H
 #define TUI_CLI_RUN_H
 
+#include <sys/types.h>
+
 #include "core/run/preset.h"
 #include "tui/console.h"
 #include "tui/verbs.h"
@@ -33,6 +35,16 @@ int tui_run_spawn(const struct tui_call *c, struct tui_run *r);
 /* A console on `dir` with the options of the call; `env` for the preset picker. */
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
                      bool started_here, const struct tui_replay *replay);
+
+/* How to draw, as the call's options say; TUI_EXIT_USAGE, said, when one is wrong. */
+int tui_read_options(const struct tui_call *c, struct tui_console_cfg *cfg);
+
+/* The folder of the sweep that the call's operand names, by path or as NAME under runs/. */
+bool tui_find_study(const struct tui_call *c, char dir[512]);
+bool tui_has_terminal(void);
+/* A sweep's view; TUI_STUDY_NOT_DRAWN, with nothing said, where there can be none. `sweep`: a child
+ * that goes on with it, or 0. */
+int tui_open_study(const struct tui_call *c, const char *dir, pid_t sweep);
 
 /* Options that are numbers, before anything is made: TUI_EXIT_USAGE says which is wrong. */
 int tui_check_numbers(const struct tui_call *c);

@@ -44,7 +44,7 @@ static int choice(const struct tui_call *c, enum tui_option o)
     return given ? i : 0;
 }
 
-static int read_options(const struct tui_call *c, struct tui_console_cfg *cfg)
+int tui_read_options(const struct tui_call *c, struct tui_console_cfg *cfg)
 {
     int64_t frames = 0;
     const char *refresh = tui_value(c, TUI_OPTION_REFRESH), *n = tui_value(c, TUI_OPTION_FRAMES);
@@ -57,6 +57,8 @@ static int read_options(const struct tui_call *c, struct tui_console_cfg *cfg)
     cfg->symbols = (enum tui_symbols)choice(c, TUI_OPTION_SYMBOLS);
     cfg->no_bell = choice(c, TUI_OPTION_BELL) == 1;
     cfg->frames = (int)frames;
+    cfg->ascii = tui_given(c, TUI_OPTION_ASCII);
+    cfg->mouse = tui_given(c, TUI_OPTION_MOUSE);
     return TUI_EXIT_DONE;
 }
 
@@ -67,7 +69,7 @@ int tui_check_numbers(const struct tui_call *c)
     const char *every = tui_value(c, TUI_OPTION_LOG_EVERY);
     if (every && (!bst_int_parse(every, &n) || n < 1))
         return tui_usage(c, "--log-every is a whole number above 0, not %s", every);
-    return read_options(c, &cfg);
+    return tui_read_options(c, &cfg);
 }
 
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
@@ -79,12 +81,10 @@ int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env,
         .readonly = tui_given(c, TUI_OPTION_READONLY),
         .started_here = started_here,
         .replay = replay,
-        .ascii = tui_given(c, TUI_OPTION_ASCII),
-        .mouse = tui_given(c, TUI_OPTION_MOUSE),
         .script = tui_value(c, TUI_OPTION_SCRIPT),
         .fake_time = getenv("BSTUNE_FAKE_TIME"),
     };
-    if (read_options(c, &cfg))
+    if (tui_read_options(c, &cfg))
         return TUI_EXIT_USAGE;
     struct tui_preset *presets = picker(env, &list, &cfg.n_presets);
     cfg.presets = presets;

@@ -15,7 +15,8 @@
 #include "core/report/sweep_table.h"
 #include "core/run/run_dir.h"
 #include "core/run/study.h"
-#include "tui/verbs.h"
+#include "tui/cli_run.h"
+#include "tui/study_screen.h"
 
 extern char **environ;
 
@@ -110,6 +111,8 @@ static int create(const struct tui_call *c, char dir[512])
         snprintf(plan.preset, sizeof plan.preset, "%s",
                  preset->name[0] ? preset->name : preset->id);
         plan.seed = (uint64_t)preset->seed;
+        struct bst_interval length = bst_preset_length(preset);
+        plan.epochs = length.unit == BST_UNIT_EPOCHS ? length.value : NAN;
         enum bst_err err = given ? bst_run_dir_at(given, plan.dir, &made)
                                  : bst_run_dir_new(BST_RUNS_ROOT, name, plan.dir, &made);
         if (!err && (bst_study_is(plan.dir) || bst_run_dir_used(plan.dir)))
@@ -206,7 +209,7 @@ static void say_run(const struct tui_call *c, const struct bst_study *s, int i)
     char span[32];
     fprintf(c->out, "%d of %d  batch %-5" PRIu64 " seed %-3" PRIu64 " ", i + 1, s->n_runs,
             run->batch, run->seed);
-    bst_clock_span(run->result.epoch_seconds, span, sizeof span);
+    bst_clock_span_fine(run->result.epoch_seconds, span, sizeof span);
     if (run->state == BST_STUDY_DONE)
         fprintf(c->out, "accuracy %.2f %%  %.0f samples/s  epoch %s\n", 100 * run->result.accuracy,
                 run->result.samples_per_sec, span);
@@ -216,20 +219,17 @@ static void say_run(const struct tui_call *c, const struct bst_study *s, int i)
 }
 
 /* One run to its end; a trainer that somebody else has started is waited for. */
-static int finish(const struct tui_call *c, const char *dir, int i)
+static int finish(const struct tui_call *c, struct bst_study *s, int i)
 {
-    struct bst_study *s;
     int code = TUI_EXIT_DONE;
     for (bool first = true;; first = false) {
-        if (bst_study_read(dir, &s))
-            return tui_fail(c, TUI_EXIT_FAILED);
+        bst_study_poll(s);
         enum bst_study_state state = s->runs[i].state;
         bool over = state == BST_STUDY_DONE || state == BST_STUDY_FAILED;
         if (over && !first && !tui_given(c, TUI_OPTION_JSON))
             say_run(c, s, i);
         if (!over && state != BST_STUDY_LIVE)
             code = train(c, s, &s->runs[i]);
-        bst_study_free(s);
         if (over || code)
             return code;
         if (asked)
@@ -242,18 +242,18 @@ static int finish(const struct tui_call *c, const char *dir, int i)
 static int run_all(const struct tui_call *c, const char *dir)
 {
     struct bst_study *s;
+    int code = TUI_EXIT_DONE;
     if (bst_study_read(dir, &s))
         return tui_fail(c, TUI_EXIT_FAILED);
-    int n = s->n_runs, code = TUI_EXIT_DONE;
     if (!tui_given(c, TUI_OPTION_JSON))
-        fprintf(c->out, "%s: %d of %d runs are there\n", dir, s->n_done + s->n_failed, n);
+        fprintf(c->out, "%s: %d of %d runs are there\n", dir, s->n_done + s->n_failed, s->n_runs);
     fflush(c->out);
-    bst_study_free(s);
     take_signals();
-    for (int i = 0; i < n && !code; i++)
-        code = asked ? EXIT_PREEMPTED : finish(c, dir, i);
+    for (int i = 0; i < s->n_runs && !code; i++)
+        code = asked ? EXIT_PREEMPTED : finish(c, s, i);
     if (code == EXIT_PREEMPTED || code > 128)
         fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
+    bst_study_free(s);
     return code;
 }
 
@@ -290,11 +290,67 @@ static int go_on(const struct tui_call *c, char dir[512])
                                                            : TUI_EXIT_DONE;
 }
 
+/* The same in a session of its own, so that nothing of this terminal ends it. */
+static int spawn_sweep(const char *dir, const char *log, pid_t *pid)
+{
+    char *argv[] = {bst_xstrdup("bstune"), bst_xstrdup("sweep"), bst_xstrdup(dir),
+                    bst_xstrdup("--headless"), NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
+                                     0644);
+    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
+    int rc = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    for (int i = 0; argv[i]; i++)
+        bst_free(argv[i]);
+    return rc;
+}
+
+/* Its view until it is left; a sweep that has ended by then is what this command was for. */
+static int watch(const struct tui_call *c, const char *dir)
+{
+    char log[768];
+    pid_t pid;
+    int status;
+    bst_run_path(dir, "sweep.log", log);
+    int rc = spawn_sweep(dir, log, &pid);
+    if (rc) {
+        fprintf(c->err, "bstune sweep: it cannot be started: %s\n", strerror(rc));
+        return TUI_EXIT_FAILED;
+    }
+    int code = tui_open_study(c, dir, pid);
+    bool drawn = code != TUI_STUDY_NOT_DRAWN;
+    if (waitpid(pid, &status, drawn ? WNOHANG : 0) != pid) {
+        fprintf(c->out, "the sweep goes on: bstune attach %s\n", dir);
+        return code;
+    }
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (!code)
+        return print_table(c, dir);
+    if (code == EXIT_PREEMPTED)
+        fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
+    else
+        fprintf(c->err, "bstune sweep: it ended with code %d; its log: %s\n", code, log);
+    return code;
+}
+
 int tui_verb_sweep(const struct tui_call *c)
 {
     char dir[512];
-    int code = bst_study_is(c->cli->operands[0]) ? go_on(c, dir) : create(c, dir);
+    struct tui_console_cfg cfg = {0};
+    int code = tui_read_options(c, &cfg);
     if (!code)
-        code = run_all(c, dir);
+        code = bst_study_is(c->cli->operands[0]) ? go_on(c, dir) : create(c, dir);
+    if (code)
+        return code;
+    if (tui_has_terminal() && !tui_given(c, TUI_OPTION_JSON) && !tui_given(c, TUI_OPTION_HEADLESS))
+        return watch(c, dir);
+    code = run_all(c, dir);
     return code ? code : print_table(c, dir);
 }

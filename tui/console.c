@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include "tui/lines.h"
 #include "tui/screen.h"
 #include "tui/script.h"
+#include "tui/terminal.h"
 
 struct loop {
     struct tui_app *app;
@@ -36,31 +36,9 @@ struct loop {
     bool leaving;
 };
 
-static int open_signals(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGWINCH);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGQUIT);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGTSTP);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
-/* Stops this process group as the terminal's ^Z would; comes back when the shell lets it go on. */
 static void suspend(struct loop *l)
 {
-    sigset_t stop;
-    tui_screen_suspend();
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
-    kill(0, SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* stopped here */
-    sigprocmask(SIG_BLOCK, &stop, NULL);
-    tui_screen_resume();
+    tui_stop_here();
     l->todo |= TUI_DO_DRAW;
     l->asked = 0;
 }
@@ -116,14 +94,9 @@ static void take_keys(struct loop *l)
             obey(l, tui_app_key(l->app, key));
         }
     }
-    /* Readable, yet nothing to read: the terminal has gone. */
-    int waiting = 0;
-    if (!n && (ioctl(STDIN_FILENO, FIONREAD, &waiting) || !waiting)) {
-        struct pollfd p = {STDIN_FILENO, POLLIN, 0};
-        if (poll(&p, 1, 0) == 1) {
-            l->ended_by = SIGHUP;
-            l->leaving = true;
-        }
+    if (!n && tui_input_gone()) {
+        l->ended_by = SIGHUP;
+        l->leaving = true;
     }
 }
 
@@ -249,7 +222,7 @@ static int run_screen(struct tui_app *app, const char *warning)
 {
     struct loop l = {.app = app, .todo = TUI_DO_DRAW};
     l.refresh = app->cfg->refresh > 0 ? fmin(fmax(app->cfg->refresh, 0.25), 60) : 1;
-    l.signals = open_signals();
+    l.signals = tui_signals_open(false);
     tui_screen_setup(&app->frame);
     bst_panic_hook(tui_console_restore);
     if (warning)

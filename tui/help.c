@@ -24,21 +24,6 @@ static const char *const notes[NOTES] = {
     "With --mouse, hold Shift to select text.",
 };
 
-static void keys_text(const char *keys, char *out, size_t room)
-{
-    size_t n = 0;
-    for (const char *s = keys; *s && n + 1 < room; s++)
-        if (!strchr("<>", *s) || s[1] == ' ' || !s[1] || s == keys)
-            out[n++] = *s;
-    out[n] = '\0';
-    /* The brackets of <Named> keys are for the table only. */
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++)
-        if (!((out[i] == '<' || out[i] == '>') && n > 1))
-            out[k++] = out[i];
-    out[k] = '\0';
-}
-
 static bool key_line(int i, struct line *l)
 {
     for (int g = 0; g < TUI_N_GROUPS; g++) {
@@ -50,7 +35,7 @@ static bool key_line(int i, struct line *l)
         for (int k = 0; k < TUI_N_REQUESTS; k++) {
             if ((int)tui_keys[k].group != g || i-- != 0)
                 continue;
-            keys_text(tui_keys[k].keys, l->left, sizeof l->left);
+            tui_keys_text(tui_keys[k].keys, l->left, sizeof l->left);
             l->right = tui_keys[k].help;
             return true;
         }

@@ -90,3 +90,18 @@ void tui_key_first(enum tui_request req, char *out, size_t room)
     }
     snprintf(out, room, "%.*s", (int)n, s);
 }
+
+void tui_keys_text(const char *keys, char *out, size_t room)
+{
+    size_t n = 0;
+    for (const char *s = keys; *s && n + 1 < room; s++)
+        if (!strchr("<>", *s) || s[1] == ' ' || !s[1] || s == keys)
+            out[n++] = *s;
+    out[n] = '\0';
+    /* The brackets of <Named> keys are for the table only. */
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!((out[i] == '<' || out[i] == '>') && n > 1))
+            out[k++] = out[i];
+    out[k] = '\0';
+}

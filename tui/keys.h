@@ -74,6 +74,8 @@ enum tui_request tui_key_request(int key);
 /* One key as keys.def writes it, from *text onwards, which moves past it and the blanks after it;
  * -1 at the end or at nonsense. */
 int tui_key_parse(const char **text);
+/* All ways to type it, for people: without the brackets. */
+void tui_keys_text(const char *keys, char *out, size_t room);
 /* The first way to type it, as keys.def writes it without the brackets: "Esc", "+". */
 void tui_key_first(enum tui_request req, char *out, size_t room);
 

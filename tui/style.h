@@ -26,7 +26,13 @@
     X(BAR_PLANNED, 4, 0)                                                                           \
     X(ARMED, 3, TUI_LOOK_REVERSE | TUI_LOOK_BOLD)                                                  \
     X(HEADER, -1, TUI_LOOK_BOLD)                                                                   \
-    X(SELECT, -1, TUI_LOOK_REVERSE)
+    X(SELECT, -1, TUI_LOOK_REVERSE)                                                                \
+    X(LINE_1, 6, 0) /* of several alike, each with a letter besides */                             \
+    X(LINE_2, 3, 0)                                                                                \
+    X(LINE_3, 2, 0)                                                                                \
+    X(LINE_4, 5, 0)                                                                                \
+    X(LINE_5, 4, TUI_LOOK_BOLD)                                                                    \
+    X(LINE_6, 1, 0)
 
 enum { TUI_LOOK_DIM = 1, TUI_LOOK_BOLD = 2, TUI_LOOK_REVERSE = 4 };
 

@@ -58,3 +58,11 @@ void bst_clock_span(double seconds, char *out, size_t room)
     else
         snprintf(out, room, "%lldd%02lldh", s / 86400, s / 3600 % 24);
 }
+
+void bst_clock_span_fine(double seconds, char *out, size_t room)
+{
+    if (seconds >= 0 && seconds < 9.95)
+        snprintf(out, room, "%.*fs", seconds < 0.995 ? 2 : 1, seconds);
+    else
+        bst_clock_span(seconds, out, room);
+}

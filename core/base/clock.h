@@ -13,5 +13,8 @@ void bst_clock_fake(bool on, double seconds);
 void bst_clock_iso(double wall, char out[32]);
 /* "1h02m", "3m05s", "12s", "n/a" when not finite or negative */
 void bst_clock_span(double seconds, char *out, size_t room);
+/* The same of something measured, with a tenth under ten seconds and a hundredth under one: "3.1s",
+ * "0.42s" */
+void bst_clock_span_fine(double seconds, char *out, size_t room);
 
 #endif

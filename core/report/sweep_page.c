@@ -147,9 +147,21 @@ static void put_cell(struct bst_sb *out, double x, int digits)
         bst_sb_add(out, "<td>n/a</td>");
 }
 
+static void put_seconds(struct bst_sb *out, double seconds)
+{
+    put_cell(out, seconds, seconds < 10 ? 2 : 1);
+}
+
+static void put_bytes(struct bst_sb *out, double bytes)
+{
+    char text[32] = "n/a";
+    if (isfinite(bytes))
+        bst_text_bytes((uint64_t)bytes, text);
+    bst_sb_addf(out, "<td>%s</td>", text);
+}
+
 static void put_row(struct bst_sb *out, const struct bst_sweep_row *row)
 {
-    char memory[32];
     bst_sb_addf(out, "<tr%s><td>%" PRIu64 "</td><td>%d</td>", row->choice ? " class=choice" : "",
                 row->batch, row->runs);
     put_cell(out, 100 * row->accuracy, 2);
@@ -157,13 +169,11 @@ static void put_row(struct bst_sb *out, const struct bst_sweep_row *row)
     put_cell(out, 100 * row->best_accuracy, 2);
     put_cell(out, row->loss, 4);
     put_cell(out, row->samples_per_sec, 0);
-    put_cell(out, row->epoch_seconds, 1);
-    bst_text_bytes((uint64_t)row->memory_planned, memory);
-    bst_sb_addf(out, "<td>%s</td>", memory);
-    bst_text_bytes((uint64_t)row->memory_peak, memory);
-    bst_sb_addf(out, "<td>%s</td>", memory);
+    put_seconds(out, row->epoch_seconds);
+    put_bytes(out, row->memory_planned);
+    put_bytes(out, row->memory_peak);
     put_cell(out, row->efficiency, 2);
-    put_cell(out, row->seconds_to_target, 1);
+    put_seconds(out, row->seconds_to_target);
     bst_sb_add(out, "<td>");
     bst_sweep_marks(row, out);
     bst_sb_add(out, "</td></tr>\n");

@@ -81,21 +81,28 @@ static void put_number(struct bst_sb *out, int width, int digits, double x)
         bst_sb_addf(out, "%*s", width, "n/a");
 }
 
+static void put_bytes(struct bst_sb *out, int width, double bytes)
+{
+    char text[32] = "n/a";
+    if (isfinite(bytes))
+        bst_text_bytes((uint64_t)bytes, text);
+    bst_sb_addf(out, "%*s", width, text);
+}
+
 static void put_row(const struct bst_sweep_row *row, struct bst_sb *out)
 {
-    char span[32], memory[32];
+    char span[32];
     bst_sb_addf(out, "%6" PRIu64 " %4d", row->batch, row->runs);
     put_number(out, 8, 2, 100 * row->accuracy);
     put_number(out, 6, 2, 100 * row->error);
     put_number(out, 8, 2, 100 * row->best_accuracy);
     put_number(out, 8, 4, row->loss);
     put_number(out, 9, 0, row->samples_per_sec);
-    bst_clock_span(row->epoch_seconds, span, sizeof span);
+    bst_clock_span_fine(row->epoch_seconds, span, sizeof span);
     bst_sb_addf(out, " %7s", span);
-    bst_text_bytes((uint64_t)row->memory_planned, memory);
-    bst_sb_addf(out, " %10s", memory);
+    put_bytes(out, 11, row->memory_planned);
     put_number(out, 6, 2, row->efficiency);
-    bst_clock_span(row->seconds_to_target, span, sizeof span);
+    bst_clock_span_fine(row->seconds_to_target, span, sizeof span);
     bst_sb_addf(out, " %7s  ", span);
     bst_sweep_marks(row, out);
     bst_sb_addc(out, '\n');
@@ -104,7 +111,8 @@ static void put_row(const struct bst_sweep_row *row, struct bst_sb *out)
 void bst_sweep_print(const struct bst_study *s, struct bst_sb *out)
 {
     const struct bst_sweep *w = &s->sweep;
-    bst_sb_addf(out, "\n%6s %4s%8s%6s%8s%8s%9s %7s %10s%6s %7s\n", "batch", "runs", "acc %", "±",
+    /* ± is two bytes and one column. */
+    bst_sb_addf(out, "\n%6s %4s%8s%7s%8s%8s%9s %7s %10s%6s %7s\n", "batch", "runs", "acc %", "±",
                 "best %", "loss", "samp/s", "epoch", "memory", "eff", "target");
     for (int i = 0; i < w->n_rows; i++)
         put_row(&w->rows[i], out);

@@ -4,16 +4,15 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
 #include "core/base/io.h"
 #include "core/base/json.h"
 #include "core/run/field.h"
-#include "core/run/history.h"
 #include "core/run/run_dir.h"
 #include "core/run/status.h"
+#include "core/run/study_curve.h"
 
 enum { FILE_CAP = 1 << 20, VERSION = 1 };
 
@@ -39,6 +38,7 @@ static void print_plan(const struct bst_study_plan *plan, struct bst_sb *out)
     bst_json_uint(&j, "seed", plan->seed);
     bst_json_num(&j, "delta", plan->delta);
     bst_json_num(&j, "target", plan->target);
+    bst_json_num(&j, "epochs", plan->epochs);
     bst_json_close(&j, '}');
     bst_sb_addc(out, '\n');
 }
@@ -92,6 +92,7 @@ static enum bst_err read_plan(const char *dir, struct bst_study_plan *out)
     out->seed = bst_json_count(o, "seed", 0);
     out->delta = bst_json_real(o, "delta", -1);
     out->target = bst_json_real(o, "target", NAN);
+    out->epochs = bst_json_real(o, "epochs", NAN);
     bool good = bst_json_count(o, "version", 0) == VERSION && out->n_batches && out->repeats;
     json_decref(o);
     return good ? BST_OK : bst_fail(BST_E_CORRUPT, "%s: damaged, or of another version", path);
@@ -122,115 +123,10 @@ static bool read_failed(struct bst_study_run *run)
     return true;
 }
 
-/* Seconds an update took, of training alone. */
-static double update_seconds(const struct bst_history_update *u, double samples)
-{
-    return u->samples_per_sec > 0 ? samples / u->samples_per_sec : NAN;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-struct walk { /* over the updates of a run */
-    double seconds, epoch_seconds;
-    double *epochs; /* whole ones */
-    int n_epochs;
-    bool whole;
-};
-
-static void take_update(struct walk *w, const struct bst_history_update *u, double before)
-{
-    double seconds = update_seconds(u, u->samples - before);
-    w->seconds += seconds;
-    w->epoch_seconds += seconds;
-    w->whole &= u->accumulation == 1;
-}
-
-static void end_epoch(struct walk *w)
-{
-    w->epochs[w->n_epochs++] = w->epoch_seconds;
-    w->epoch_seconds = 0;
-}
-
-static double median(double *x, int n)
-{
-    if (!n)
-        return NAN;
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
-/* Evaluations with the training time up to them; epochs by the updates that cross their ends. */
-static void walk_run(const struct bst_history *h, double per_epoch, struct bst_study_run *run)
-{
-    struct walk w = {.whole = true};
-    struct bst_sweep_run *out = &run->result;
-    struct bst_sweep_eval *evals = bst_xcalloc((size_t)h->n_evals + 1, sizeof *evals);
-    double before = 0, next = per_epoch;
-    int eval = 0;
-    w.epochs = bst_xcalloc((size_t)h->n_updates + 1, sizeof *w.epochs);
-    for (int i = 0; i < h->n_updates; i++) {
-        const struct bst_history_update *u = &h->updates[i];
-        take_update(&w, u, before);
-        before = u->samples;
-        if (u->samples >= next) {
-            end_epoch(&w);
-            next += per_epoch;
-        }
-        for (; eval < h->n_evals && h->evals[eval].samples <= u->samples; eval++)
-            evals[eval] =
-                (struct bst_sweep_eval){h->evals[eval].samples, w.seconds, h->evals[eval].accuracy};
-    }
-    out->evals = run->evals = evals;
-    out->n_evals = eval;
-    out->whole = w.whole;
-    out->epoch_seconds = median(w.epochs, w.n_epochs);
-    out->samples_per_sec = per_epoch / out->epoch_seconds;
-    bst_free(w.epochs);
-}
-
-static double value(struct bst_metric m)
-{
-    return m.valid ? m.value : NAN;
-}
-
-static enum bst_err read_result(struct bst_study_run *run)
-{
-    struct bst_history *h;
-    struct bst_status *s = bst_xalloc(sizeof *s);
-    enum bst_err err = bst_history_open(run->dir, &h);
-    if (err) {
-        bst_free(s);
-        return err;
-    }
-    while (bst_history_poll(h)) {
-    }
-    err = bst_status_load(run->dir, s);
-    if (!err && !h->n_evals)
-        err = bst_fail(BST_E_STATE, "%s: was never evaluated", run->dir);
-    if (!err) {
-        struct bst_sweep_run *r = &run->result;
-        walk_run(h, (double)s->samples_per_epoch, run);
-        r->batch = run->batch;
-        r->accuracy = h->evals[h->n_evals - 1].accuracy;
-        r->loss = h->evals[h->n_evals - 1].loss;
-        r->best_accuracy = value(s->best_accuracy);
-        r->eval_samples = (double)s->eval_samples;
-        r->memory_planned = s->n_devices ? value(s->devices[0].memory_planned) : NAN;
-        r->memory_peak = s->n_devices ? value(s->devices[0].memory_peak) : NAN;
-    }
-    bst_history_close(h);
-    bst_free(s);
-    return err;
-}
-
+/* Where a run that nobody trains was when it was left. */
 static void read_progress(struct bst_study_run *run)
 {
     struct bst_status *s = bst_xalloc(sizeof *s);
-    run->epoch = run->epochs = NAN;
     if (!bst_status_load(run->dir, s)) {
         run->epoch = s->epoch;
         run->epochs = s->epochs_total;
@@ -238,54 +134,97 @@ static void read_progress(struct bst_study_run *run)
     bst_free(s);
 }
 
-static void read_run(struct bst_study_run *run)
+/* NULL: `why` has been said. */
+static enum bst_study_state fail_run(struct bst_study_run *run, const char *why)
 {
-    struct bst_run_info info;
-    run->state = BST_STUDY_TODO;
-    if (read_failed(run)) {
-        run->state = BST_STUDY_FAILED;
-        return;
-    }
-    if (bst_run_info_read(run->dir, &info))
-        return;
-    read_progress(run);
-    if (info.live) {
-        run->state = BST_STUDY_LIVE;
-    } else if (!strcmp(info.state, "failed")) {
-        run->state = BST_STUDY_FAILED;
-        snprintf(run->why, sizeof run->why, "the run failed; its log: %.200s/log", run->dir);
-    } else if (strcmp(info.state, "done")) {
-        run->state = BST_STUDY_PARTLY;
-    } else if (read_result(run)) {
-        run->state = BST_STUDY_FAILED;
-        bst_copy_text(run->why, sizeof run->why, bst_err_text());
-    } else {
-        run->state = BST_STUDY_DONE;
-    }
+    if (why)
+        bst_copy_text(run->why, sizeof run->why, why);
+    bst_study_unfollow(run);
+    return BST_STUDY_FAILED;
 }
 
-static void read_runs(struct bst_study *s)
+/* What its files say now; `run` still has what they said before. */
+static enum bst_study_state find_state(struct bst_study_run *run)
+{
+    struct bst_run_info info;
+    char why[300];
+    if (read_failed(run))
+        return fail_run(run, NULL);
+    if (bst_run_info_read(run->dir, &info))
+        return BST_STUDY_TODO;
+    if (info.live)
+        return BST_STUDY_LIVE;
+    if (!strcmp(info.state, "failed")) {
+        snprintf(why, sizeof why, "the run failed; its log: %.200s/log", run->dir);
+        return fail_run(run, why);
+    }
+    if (strcmp(info.state, "done"))
+        return BST_STUDY_PARTLY;
+    return bst_study_conclude(run) ? fail_run(run, bst_err_text()) : BST_STUDY_DONE;
+}
+
+static bool is_over(const struct bst_study_run *run)
+{
+    return run->state == BST_STUDY_DONE || run->state == BST_STUDY_FAILED;
+}
+
+static bool poll_run(struct bst_study_run *run)
+{
+    enum bst_study_state before = run->state;
+    if (is_over(run))
+        return false;
+    run->state = find_state(run);
+    bool came = run->state != before;
+    if (run->state == BST_STUDY_PARTLY && came)
+        read_progress(run);
+    if (run->state == BST_STUDY_LIVE || run->state == BST_STUDY_PARTLY)
+        came = bst_study_follow(run) || came;
+    return came;
+}
+
+static void tabulate(struct bst_study *s)
+{
+    struct bst_sweep_run *done = bst_xcalloc((size_t)s->n_runs, sizeof *done);
+    s->n_done = s->n_failed = 0;
+    for (int i = 0; i < s->n_runs; i++) {
+        if (s->runs[i].state == BST_STUDY_DONE)
+            done[s->n_done++] = s->runs[i].result;
+        s->n_failed += s->runs[i].state == BST_STUDY_FAILED;
+    }
+    s->sweep.delta = s->plan.delta;
+    s->sweep.target = s->plan.target;
+    bst_sweep_table(&s->sweep, done, s->n_done);
+    bst_free(done);
+}
+
+bool bst_study_poll(struct bst_study *s)
+{
+    bool came = false, over = false;
+    for (int i = 0; i < s->n_runs; i++) {
+        if (!poll_run(&s->runs[i]))
+            continue;
+        came = true;
+        over = over || is_over(&s->runs[i]);
+    }
+    if (over)
+        tabulate(s);
+    return came;
+}
+
+static void make_runs(struct bst_study *s)
 {
     const struct bst_study_plan *p = &s->plan;
-    struct bst_sweep_run *done;
     s->n_runs = p->n_batches * p->repeats;
     s->runs = bst_xcalloc((size_t)s->n_runs, sizeof *s->runs);
-    done = bst_xcalloc((size_t)s->n_runs, sizeof *done);
     for (int i = 0; i < s->n_runs; i++) {
         struct bst_study_run *run = &s->runs[i];
         run->batch = p->batches[i % p->n_batches];
         run->seed = p->seed + (uint64_t)(i / p->n_batches);
+        run->epoch = run->left = NAN;
+        run->epochs = p->epochs;
         snprintf(run->dir, sizeof run->dir, "%s/b%05" PRIu64 "-s%" PRIu64, p->dir, run->batch,
                  run->seed);
-        read_run(run);
-        if (run->state == BST_STUDY_DONE)
-            done[s->n_done++] = run->result;
-        s->n_failed += run->state == BST_STUDY_FAILED;
     }
-    s->sweep.delta = p->delta;
-    s->sweep.target = p->target;
-    bst_sweep_table(&s->sweep, done, s->n_done);
-    bst_free(done);
 }
 
 enum bst_err bst_study_read(const char *dir, struct bst_study **out)
@@ -296,7 +235,9 @@ enum bst_err bst_study_read(const char *dir, struct bst_study **out)
         bst_free(s);
         return err;
     }
-    read_runs(s);
+    make_runs(s);
+    bst_study_poll(s);
+    tabulate(s);
     *out = s;
     return BST_OK;
 }
@@ -305,8 +246,11 @@ void bst_study_free(struct bst_study *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < s->n_runs; i++)
+    for (int i = 0; i < s->n_runs; i++) {
+        bst_study_unfollow(&s->runs[i]);
+        bst_free(s->runs[i].points);
         bst_free(s->runs[i].evals);
+    }
     bst_free(s->runs);
     bst_free(s);
 }

@@ -317,6 +317,15 @@ static void times_are_shown(void **state)
         bst_clock_span(spans[i].seconds, text, sizeof text);
         assert_string_equal(text, spans[i].text);
     }
+    static const struct {
+        double seconds;
+        const char *text;
+    } fine[] = {{0, "0.00s"},  {0.424, "0.42s"}, {0.996, "1.0s"}, {9.94, "9.9s"},
+                {9.96, "10s"}, {185, "3m05s"},   {-1, "n/a"},     {NAN, "n/a"}};
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        bst_clock_span_fine(fine[i].seconds, text, sizeof text);
+        assert_string_equal(text, fine[i].text);
+    }
 }
 
 struct kept {

@@ -1,0 +1,141 @@
+/* A sweep's view: header, table, charts, footer, and the list of keys over them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tui/keys.h"
+#include "tui/render.h"
+#include "tui/study.h"
+
+enum { LEAST_W = 40, LEAST_H = 10, CHART_LEAST = 4, CHART_GOOD = 12 };
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static bool is_complete(const struct bst_study *s)
+{
+    return s->n_done + s->n_failed == s->n_runs;
+}
+
+static const char *standing(const struct tui_study *v, enum tui_style *style)
+{
+    *style = TUI_GOOD;
+    if (is_complete(v->study))
+        return "✓ complete";
+    if (!v->at_rest)
+        return "● trains";
+    *style = TUI_WARN;
+    return "○ nobody trains";
+}
+
+static void draw_header(const struct tui_study *v, struct tui_area a)
+{
+    const struct bst_study *s = v->study;
+    enum tui_style style;
+    const char *word = standing(v, &style);
+    char text[128];
+    int right = tui_put_right(a, a.w, 0, style, word) - 2;
+    int x = tui_put_cut(a, 0, 0, right, TUI_HEADER, base_name(s->plan.dir)) + 2;
+    snprintf(text, sizeof text, "%d of %d runs", s->n_done, s->n_runs);
+    if (x + tui_columns(a.f, text) > right)
+        snprintf(text, sizeof text, "%d/%d", s->n_done, s->n_runs);
+    if (x + tui_columns(a.f, text) <= right)
+        x += tui_put(a, x, 0, TUI_STRONG, text) + 2;
+    snprintf(text, sizeof text, "%d failed", s->n_failed);
+    if (s->n_failed && x + tui_columns(a.f, text) <= right)
+        x += tui_put(a, x, 0, TUI_BAD, text) + 2;
+    snprintf(text, sizeof text, "preset %s", s->plan.preset);
+    if (x + tui_columns(a.f, text) <= right)
+        tui_put(a, x, 0, TUI_NORMAL, text);
+}
+
+static void first_key(const char *keys, char *out, size_t room)
+{
+    char all[64];
+    tui_keys_text(keys, all, sizeof all);
+    snprintf(out, room, "%.*s", (int)strcspn(all, " "), all);
+}
+
+/* As many as there is room for, leaving first: it must be known. */
+static void draw_footer(const struct tui_study *v, struct tui_area a)
+{
+    static const enum tui_study_request order[] = {
+        TUI_STUDY_REQ_LEAVE, TUI_STUDY_REQ_HELP,  TUI_STUDY_REQ_DOWN, TUI_STUDY_REQ_OPEN,
+        TUI_STUDY_REQ_CURVE, TUI_STUDY_REQ_XAXIS, TUI_STUDY_REQ_LOG};
+    int x = 0;
+    if (v->message[0]) {
+        tui_put_cut(a, 0, 0, a.w, v->message_style, v->message);
+        return;
+    }
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        char key[16];
+        const struct tui_study_key *k = &tui_study_keys[order[i]];
+        if (order[i] == TUI_STUDY_REQ_DOWN)
+            snprintf(key, sizeof key, "↑↓");
+        else
+            first_key(k->keys, key, sizeof key);
+        if (x + tui_columns(a.f, key) + 1 + tui_columns(a.f, k->label) > a.w)
+            break;
+        x += tui_put(a, x, 0, TUI_KEY, key) + 1;
+        x += tui_put(a, x, 0, TUI_NORMAL, k->label) + 2;
+    }
+}
+
+static void draw_help(const struct tui_study *v, struct tui_area a)
+{
+    static const char *const notes[] = {
+        "Each batch has a letter, before its row and on its curve.",
+        "acc: mean of the final accuracies; ±: its standard error.",
+        "eff: samples to the target where they are fewest, over those of this batch.",
+        "target: training time to the accuracy of the level line.",
+        "Training loss is smoothed over a twentieth of the run.",
+        "",
+    };
+    enum { NOTES = sizeof notes / sizeof *notes };
+    int n = NOTES + TUI_STUDY_N_REQUESTS, first = v->help_scroll;
+    struct tui_area in = tui_dialog(a, 100, n + 2, " Help: Up, Down, Esc closes ");
+    first = first > n - in.h ? n - in.h : first;
+    first = first < 0 ? 0 : first;
+    for (int y = 0; y < in.h && first + y < n; y++) {
+        char keys[64];
+        if (first + y < NOTES) {
+            tui_put_cut(in, 0, y, in.w, TUI_NORMAL, notes[first + y]);
+            continue;
+        }
+        const struct tui_study_key *k = &tui_study_keys[first + y - NOTES];
+        tui_keys_text(k->keys, keys, sizeof keys);
+        tui_put_cut(in, 0, y, in.w, TUI_KEY, keys);
+        tui_put_cut(in, 11, y, in.w - 11, TUI_NORMAL, k->help);
+    }
+}
+
+/* The table gets all its rows where the charts keep a good height, else what they leave it. */
+static int table_rows(const struct tui_study *v, int h)
+{
+    int n = v->study->plan.n_batches + 1, most = h - CHART_GOOD - 1;
+    int least = h / 2 < h - CHART_LEAST ? h / 2 : h - CHART_LEAST;
+    most = most < least ? least : most;
+    return n < most ? n : most;
+}
+
+void tui_study_draw(const struct tui_study *v, struct tui_frame *f)
+{
+    tui_frame_clear(f);
+    struct tui_area all = tui_area_all(f);
+    struct tui_area a = f->w >= LEAST_W ? tui_area_sub(all, 1, 0, f->w - 2, f->h) : all;
+    bool footer = f->h >= 3, charts = f->w >= LEAST_W && f->h >= LEAST_H;
+    int middle = f->h - 1 - footer;
+    int rows = charts ? table_rows(v, middle) : middle;
+    draw_header(v, tui_area_sub(a, 0, 0, a.w, 1));
+    if (rows >= 2)
+        tui_study_table_draw(v, tui_area_sub(a, 0, 1, a.w, rows));
+    if (charts)
+        tui_study_charts_draw(v, tui_area_sub(a, 0, 1 + rows, a.w, middle - rows));
+    if (v->help)
+        draw_help(v, tui_area_sub(all, 0, 1, f->w, middle));
+    if (footer || v->message[0])
+        draw_footer(v, tui_area_sub(a, 0, f->h - 1, a.w, 1));
+}
