@@ -1,4 +1,5 @@
 #include "tui/keys.h"
+#include "tui/study.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +21,24 @@ static void every_key_is_bound_once(void **state)
             if ((int)tui_key_request(key) != i)
                 fail_msg("%s and %s share a key", tui_keys[i].name,
                          tui_keys[tui_key_request(key)].name);
+        }
+    }
+}
+
+static void every_key_of_a_sweep_is_bound_once(void **state)
+{
+    int seen[64], n = 0;
+    (void)state;
+    for (int i = 0; i < TUI_STUDY_N_REQUESTS; i++) {
+        const char *s = tui_study_keys[i].keys;
+        assert_true(*s);
+        while (*s) {
+            int key = tui_key_parse(&s);
+            assert_true(key >= 0 && n < 64);
+            for (int k = 0; k < n; k++)
+                if (seen[k] == key)
+                    fail_msg("`%s` holds a key twice", tui_study_keys[i].keys);
+            seen[n++] = key;
         }
     }
 }
@@ -84,6 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_bound_once),
+        cmocka_unit_test(every_key_of_a_sweep_is_bound_once),
         cmocka_unit_test(every_key_has_its_line),
         cmocka_unit_test(changes_are_refused_to_onlookers),
         cmocka_unit_test(names_are_read),
