@@ -194,6 +194,9 @@ static int train(const struct tui_call *c, const struct bst_study *s,
     }
     trainer = 0;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    /* Somebody else has started it meanwhile: it is waited for. */
+    if (code && bst_run_is_live(run->dir))
+        return TUI_EXIT_DONE;
     if (code == TUI_EXIT_FAILED || code == TUI_EXIT_USAGE) {
         complaint(log, why, sizeof why);
         if (bst_study_fail(run, why))
@@ -239,12 +242,20 @@ static int finish(const struct tui_call *c, struct bst_study *s, int i)
     }
 }
 
+/* One at a time: two would take each other's runs for failed ones. */
 static int run_all(const struct tui_call *c, const char *dir)
 {
     struct bst_study *s;
-    int code = TUI_EXIT_DONE;
-    if (bst_study_read(dir, &s))
+    int code = TUI_EXIT_DONE, lock;
+    if (bst_run_lock(dir, &lock)) {
+        fprintf(c->err, "bstune sweep: %s: another command sweeps it; `bstune attach` looks on\n",
+                dir);
+        return TUI_EXIT_FAILED;
+    }
+    if (bst_study_read(dir, &s)) {
+        bst_run_unlock(lock);
         return tui_fail(c, TUI_EXIT_FAILED);
+    }
     if (!tui_given(c, TUI_OPTION_JSON))
         fprintf(c->out, "%s: %d of %d runs are there\n", dir, s->n_done + s->n_failed, s->n_runs);
     fflush(c->out);
@@ -254,6 +265,7 @@ static int run_all(const struct tui_call *c, const char *dir)
     if (code == EXIT_PREEMPTED || code > 128)
         fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
     bst_study_free(s);
+    bst_run_unlock(lock);
     return code;
 }
 

@@ -155,7 +155,7 @@ void tui_advice_draw(const struct tui_model *m, struct tui_area a)
     struct tui_area in =
         tui_dialog(a, 100, a.h > 26 ? 26 : a.h, " Advice: Enter arms its change, Esc closes ");
     if (!s->n_advice) {
-        tui_put_wrapped(in, 0, TUI_DIM, "no advice: nothing about this run asks for a change");
+        tui_put_wrapped(in, 0, TUI_DIM, "no advice so far; a run with `advise: none` gets none");
         return;
     }
     int select = m->view.overlay_select < s->n_advice ? m->view.overlay_select : 0;

@@ -194,9 +194,10 @@ enum bst_err bst_recording_open(const char *dir, struct bst_recording **out)
         json_decref(o);
     }
     bst_free(text);
-    *out = r;
-    if (r->n)
+    if (r->n) {
+        *out = r;
         return BST_OK;
+    }
     bst_recording_close(r);
     return bst_fail(BST_E_CORRUPT, "%s: has no line that can be read", path);
 }

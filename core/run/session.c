@@ -395,6 +395,7 @@ static int end_stopped(struct bst_session *s)
 
 static int end_done(struct bst_session *s)
 {
+    bst_session_planned_end(s);
     s->at.next_checkpoint = next_mark(s->checkpoint_every, s->at.samples);
     enum bst_err err = bst_session_save(s);
     if (!err)

@@ -179,6 +179,23 @@ static bool within(double value, double start, const struct bst_numbers *limits)
            value <= start * limits->v[1] * (1 + slack);
 }
 
+/* A kind of change that somebody took back is theirs from then on. */
+static bool was_taken_back(const struct bst_session *s, enum bst_command_kind kind)
+{
+    const struct bst_journal_entry *before = NULL;
+    for (int i = 0; i < bst_journal_count(s->journal); i++) {
+        const struct bst_journal_entry *e = bst_journal_at(s->journal, i);
+        struct bst_command cmd, undone;
+        if (!e->has_live || strcmp(e->outcome, "applied") || bst_command_parse(e->command, &cmd))
+            continue;
+        if (cmd.kind == BST_COMMAND_UNDO && before && !strcmp(before->source, "autopilot") &&
+            !bst_command_parse(before->command, &undone) && undone.kind == kind)
+            return true;
+        before = e;
+    }
+    return false;
+}
+
 /* NULL when the change keeps to the preset's limits, else which it passes. */
 static const char *beyond(struct bst_session *s, const struct bst_inbound *in)
 {
@@ -190,6 +207,8 @@ static const char *beyond(struct bst_session *s, const struct bst_inbound *in)
         why = "autopilot_changes are used up";
     else if (bst_command_parse(in->text, &p->cmd) || bst_session_propose(s, p))
         why = "not possible now";
+    else if (was_taken_back(s, p->cmd.kind))
+        why = "somebody took such a change back";
     else if (!within((double)p->plan.after.batch, (double)start->batch, &s->preset.autopilot_batch))
         why = "outside autopilot_batch";
     else if (!within(p->plan.after.schedule.peak, start->schedule.peak, &s->preset.autopilot_rate))
@@ -208,10 +227,11 @@ void bst_session_autopilot(struct bst_session *s)
     if (!in.text[0] || s->pending || s->paused || s->next_replay < s->n_replay)
         return;
     const char *why = beyond(s, &in);
-    if (why)
-        bst_session_journal(s, &in, "refused", BST_DIAG_NONE, why);
-    else
+    if (!why)
         bst_session_take(s, &in);
+    else if (why != s->autopilot_why) /* static texts; each is said once in a row */
+        bst_session_journal(s, &in, "refused", BST_DIAG_NONE, why);
+    s->autopilot_why = why;
 }
 
 void bst_session_advice_end(struct bst_session *s)

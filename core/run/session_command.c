@@ -142,9 +142,10 @@ static void wait_for(struct bst_session *s, const struct bst_inbound *in, struct
 static void cancel(struct bst_session *s, const struct bst_inbound *in)
 {
     /* One that was on has ended by now: this command has interrupted it. */
-    bool waits = s->find_waiting;
+    bool was = s->find_waiting || s->find_cut;
+    s->find_cut = false;
     bst_session_find_drop(s, "search cancelled before it began");
-    done(s, in, waits ? "search cancelled" : "no search is on");
+    done(s, in, was ? "search cancelled" : "no search is on");
 }
 
 static void act(struct bst_session *s, const struct bst_inbound *in, const struct bst_command *cmd)

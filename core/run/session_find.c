@@ -183,6 +183,7 @@ enum bst_err bst_session_find(struct bst_session *s)
 {
     struct said said = {.restored = true};
     s->finding = true;
+    s->find_cut = false;
     s->status.search[0] = '\0';
     bst_session_phase(s, BST_PHASE_SEARCHING);
     enum bst_err err = s->find_cmd.kind == BST_COMMAND_FIT     ? run_fit(s, &said)
@@ -195,6 +196,7 @@ enum bst_err bst_session_find(struct bst_session *s)
     }
     if (!said.restored)
         return err; /* whoever asked is told when the run ends of it */
+    s->find_cut = err == BST_E_CANCELLED;
     if (err == BST_E_CANCELLED) {
         bst_session_find_drop(s, "search cancelled; the run is as it was");
         return BST_OK;

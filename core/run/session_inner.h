@@ -93,6 +93,7 @@ struct bst_session {
     struct bst_inbound eval_for[BST_WAITERS_MAX], checkpoint_for[BST_WAITERS_MAX], stop_for;
     int n_eval_for, n_checkpoint_for;
 
+    bool find_cut;              /* the last search was, and nobody has been told by `cancel` yet */
     bool find_waiting, finding; /* a search that was asked for; that is on */
     struct bst_inbound find_for;
     struct bst_command find_cmd;
@@ -126,8 +127,9 @@ struct bst_session {
     double published, layers_at, cpu_at, cpu_used, rate_mean;
     uint64_t noise_batch, noise_split; /* that the status speaks of */
     struct bst_advisor advisor;
-    int n_scored;       /* pieces of advice whose outcome was told */
-    char autopilot[48]; /* the command it is about to give; "": none */
+    int n_scored;              /* pieces of advice whose outcome was told */
+    char autopilot[48];        /* the command it is about to give; "": none */
+    const char *autopilot_why; /* its last one was not made; NULL: it was */
 };
 
 /* session_status.c */
@@ -191,6 +193,8 @@ void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
 BST_MUST_USE enum bst_err bst_session_plan_changes(struct bst_session *s);
 /* Makes those that are due; replaying: those of a process before, which are only counted. */
 void bst_session_planned(struct bst_session *s, bool replaying);
+/* At the end of the run: says which were never due. */
+void bst_session_planned_end(struct bst_session *s);
 
 /* session_find.c: searches for a batch or a rate. */
 void bst_session_find_ask(struct bst_session *s, const struct bst_inbound *in,

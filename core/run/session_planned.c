@@ -1,4 +1,5 @@
 /* The preset's own changes, made when their time has come. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ void bst_session_planned(struct bst_session *s, bool replaying)
     while (s->at.next_planned < (uint64_t)s->n_planned && !s->pending) {
         const struct bst_planned *next = &s->planned[s->at.next_planned];
         struct bst_inbound in = {.source = "preset"};
-        if (next->at > s->at.samples)
+        /* Behind the last update there is none that could use it. */
+        if (next->at > s->at.samples || s->at.samples >= s->live.schedule.total)
             return;
         s->at.next_planned++;
         /* The process before came past it: what came of it then is in the journal. */
@@ -42,4 +44,12 @@ void bst_session_planned(struct bst_session *s, bool replaying)
         bst_copy_text(in.text, sizeof in.text, s->preset.changes.v[next->change].command);
         bst_session_take(s, &in);
     }
+}
+
+void bst_session_planned_end(struct bst_session *s)
+{
+    for (uint64_t i = s->at.next_planned; i < (uint64_t)s->n_planned; i++)
+        bst_session_note(s, BST_DIAG_PLANNED_PAST_END,
+                         "`%s` at sample %" PRIu64 " lies past the last update, and was not made",
+                         s->preset.changes.v[s->planned[i].change].command, s->planned[i].at);
 }

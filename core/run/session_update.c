@@ -156,6 +156,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     struct bst_update_result res;
     struct bst_split split;
     struct bst_update_req req;
+    s->find_cut = false;
     BST_TRY(bst_request_make(&s->live, s->at.samples, s->live.schedule.total, s->at.update + 1,
                              &split, &req));
     req.nesterov = s->preset.nesterov;

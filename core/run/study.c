@@ -148,10 +148,9 @@ static enum bst_study_state find_state(struct bst_study_run *run)
 {
     struct bst_run_info info;
     char why[300];
-    if (read_failed(run))
-        return fail_run(run, NULL);
+    /* A run that is there speaks for itself, whatever became of an earlier start. */
     if (bst_run_info_read(run->dir, &info))
-        return BST_STUDY_TODO;
+        return read_failed(run) ? fail_run(run, NULL) : BST_STUDY_TODO;
     if (info.live)
         return BST_STUDY_LIVE;
     if (!strcmp(info.state, "failed")) {

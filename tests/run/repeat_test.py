@@ -105,6 +105,18 @@ def a_change_that_was_asked_for_stays_taken_back():
         k.end(75)
 
 
+def changes_past_the_end():
+    """32 does not divide 1250: the last update is cut, and what is planned behind its start has none to be used by."""
+    with Place() as p:
+        for n, at in enumerate(("100%", "2497sa", "2501sa", "99ep", "1ep")):
+            r = p.start(f"r{n}", "--set", f"changes=[{{at: {at}, command: batch =16}}]", max_epochs=2, data__train_count=1250)
+            r.end(0)
+            made = [e for e in r.journal() if e["outcome"] == "applied"]
+            said = [m for m in r.metrics("note") if m["code"] == "BST-320"]
+            check((len(made), len(said)) == ((1, 0) if at == "1ep" else (0, 1)), f"{at}: {made} {said}")
+            check(r.metrics()[-1]["samples"] == 2500, f"{at}: {r.metrics()[-1]}")
+
+
 def what_is_refused():
     with Place() as p:
         r = three_changes(p)
@@ -126,4 +138,4 @@ def what_is_refused():
 
 if __name__ == "__main__":
     main(a_journal_is_a_run, a_journal_becomes_a_preset, undone_and_rewound_changes_are_repeated,
-         a_killed_run_makes_its_changes_once, a_change_that_was_asked_for_stays_taken_back, what_is_refused)
+         a_killed_run_makes_its_changes_once, changes_past_the_end, a_change_that_was_asked_for_stays_taken_back, what_is_refused)

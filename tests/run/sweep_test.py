@@ -75,6 +75,20 @@ def killed_and_gone_on_with():
         check(results(p) == results(p, "whole"), f"{results(p)}\n{results(p, 'whole')}")
 
 
+def one_command_at_a_time():
+    with Place() as p:
+        s = subprocess.Popen([BSTUNE, *map(str, begin(p))], env=p.env, cwd=p.path, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, start_new_session=True)
+        until(lambda: list((p.path / "w").glob("b*-s?/metrics.jsonl")), "the first run")
+        rc, out, err = p.cli("sweep", p.path / "w")
+        check(rc == 1 and "another command sweeps it" in err or s.poll() is not None, f"{rc} {out} {err}")
+        check(s.wait(timeout=60) == 0, "the first command failed")
+        # What an earlier start has left says nothing of a run that is there.
+        (p.path / "w" / "b00016-s1.failed").write_text("the run goes on already\n")
+        t = table(p)
+        check(t["failed"] == 0 and t["done"] == 4, f"{t}")
+
+
 def asked_to_end():
     with Place() as p:
         s = subprocess.Popen([BSTUNE, *map(str, begin(p))], env=p.env, cwd=p.path, stdout=subprocess.PIPE,
@@ -130,5 +144,5 @@ def report_is_one_page():
 
 
 if __name__ == "__main__":
-    main(runs_all_and_says_so, killed_and_gone_on_with, asked_to_end, a_batch_that_cannot_be, what_is_refused,
+    main(runs_all_and_says_so, killed_and_gone_on_with, one_command_at_a_time, asked_to_end, a_batch_that_cannot_be, what_is_refused,
          report_is_one_page)

@@ -112,6 +112,11 @@ def what_is_refused():
                                  (["--from", "half"], 2, "half"), (["--speed", "nan"], 2, "nan")):
             done = s.ctl("replay", "quickstart-1", *args)
             assert done.returncode == code and word in done.stderr, f"{args}: {done}"
+        for bad in (b"", b"\n\n", bytes(range(256)) * 20, b'{"t":1}\n[]\n{"t":"x","set":{}}\n'):
+            with open(os.path.join(s.dir, "recording.jsonl"), "wb") as f:
+                f.write(bad)
+            done = s.ctl("replay", "quickstart-1")
+            assert done.returncode in (1, 4) and "no line that can be read" in done.stderr, f"{bad[:20]}: {done}"
         os.remove(os.path.join(s.dir, "recording.jsonl"))
         done = s.ctl("replay", "quickstart-1")
         assert done.returncode == 4 and "recording.jsonl" in done.stderr, f"{done}"

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""The advisor on real runs: what it says, and what --autopilot does with it."""
+from bst import Place, check, main, until
+
+# A rate at which hardly anything is learnt.
+COLD = {"max_epochs": 4000, "data__train_count": 640, "learning_rate": 1e-6, "lr_scheduler": "constant", "warmup_epochs": 0.5,
+        "checkpoint_interval": "never", "eval_interval": "never"}
+
+
+def applied(run, source):
+    return [e for e in run.journal() if e["source"].split()[0] == source and e["outcome"] == "applied"]
+
+
+def advice_is_given_and_nothing_done():
+    with Place() as p:
+        r = p.start("r", **COLD)
+        until(lambda: r.metrics("advice"), "some advice")
+        a = r.metrics("advice")[0]
+        check(a["code"].startswith("BST-") and a["text"] and a["statistic"] is not None, f"{a}")
+        check(r.status()["advice"][-1]["code"] == a["code"], f"{r.status()['advice']}")
+        r.wait_update(r.metrics()[-1]["update"] + 20)
+        check(r.journal() == [], f"{r.journal()}")
+        r.send(15)
+        r.end(75)
+
+
+def none_is_none():
+    with Place() as p:
+        r = p.start("r", "--advise", "off", **COLD)
+        r.wait_update(400)
+        check(not r.metrics("advice") and not r.metrics("advice_log"), "advice though it is off")
+        r.send(15)
+        r.end(75)
+
+
+def autopilot_acts_and_gives_way():
+    with Place() as p:
+        r = p.start("r", "--autopilot", **COLD)
+        rises = lambda: [e for e in applied(r, "autopilot") if e["command"].startswith("lr ")]
+        until(rises, "autopilot raises the rate")
+        rc, reply = r.ctl("undo")
+        check(rc == 0 and any(c["key"] == "learning_rate" for c in reply["changes"]), f"{reply}")
+        undone = r.journal()[-1]["seq"]
+        until(lambda: any(e["outcome"] == "refused" and "took such a change back" in e["text"] for e in r.journal()),
+              "the refusal of its next")
+        check(not [e for e in rises() if e["seq"] > undone], f"made again: {rises()}")
+        r.send(15)
+        r.end(75)
+
+
+if __name__ == "__main__":
+    main(advice_is_given_and_nothing_done, none_is_none, autopilot_acts_and_gives_way)
