@@ -23,7 +23,7 @@ extern char **environ;
 /* Whose end is asked for when this command's is. */
 static volatile sig_atomic_t trainer, asked;
 
-enum { EXIT_PREEMPTED = 75, POLL_US = 200000, SETS = 8 };
+enum { EXIT_PREEMPTED = 75, POLL_US = 200000, ARGS_MAX = 16 };
 
 /* ^C reaches the trainer by itself, being of this process group; a plain kill does not. */
 static void pass_on(int number)
@@ -126,34 +126,50 @@ static int create(const struct tui_call *c, char dir[512])
     return code;
 }
 
-/* What the trainer says goes to a file beside its folder, which may not be there yet. */
-static int spawn(const struct bst_study *s, const struct bst_study_run *run, const char *log,
-                 pid_t *pid)
+/* This program again, what it says into `log`; in a session of its own where nothing of this
+ * terminal is to end it. `args` ends in NULL. */
+static int spawn(const char *const *args, const char *log, bool own_session, pid_t *pid)
 {
-    char preset[768], batch[64], seed[64];
     posix_spawn_file_actions_t files;
-    char *argv[SETS + 8];
-    int n = 0;
-    bst_run_path(s->plan.dir, "preset.yaml", preset);
-    snprintf(batch, sizeof batch, "global_batch_size=%" PRIu64, run->batch);
-    snprintf(seed, sizeof seed, "seed=%" PRIu64, run->seed);
-    const char *const args[] = {"bstune", "run",   preset, "--headless", "--run-dir",
-                                run->dir, "--set", batch,  "--set",      seed};
-    for (size_t i = 0; i < sizeof args / sizeof *args; i++)
-        argv[n++] = bst_xstrdup(args[i]);
-    if (run->state == BST_STUDY_PARTLY)
-        argv[n++] = bst_xstrdup("--resume");
-    argv[n] = NULL;
+    posix_spawnattr_t attr;
+    char *argv[ARGS_MAX] = {NULL};
+    for (int i = 0; args[i]; i++)
+        argv[i] = bst_xstrdup(args[i]);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
                                      0644);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-    int rc = posix_spawn(pid, "/proc/self/exe", &files, NULL, argv, environ);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, own_session ? POSIX_SPAWN_SETSID : 0);
+    int rc = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; argv[i]; i++)
         bst_free(argv[i]);
     return rc;
+}
+
+/* The log is beside the run's folder, which may not be there yet. */
+static int spawn_trainer(const struct bst_study *s, const struct bst_study_run *run,
+                         const char *log, pid_t *pid)
+{
+    char preset[768], batch[64], seed[64];
+    bst_run_path(s->plan.dir, "preset.yaml", preset);
+    snprintf(batch, sizeof batch, "global_batch_size=%" PRIu64, run->batch);
+    snprintf(seed, sizeof seed, "seed=%" PRIu64, run->seed);
+    const char *const args[ARGS_MAX] = {"bstune",
+                                        "run",
+                                        preset,
+                                        "--headless",
+                                        "--run-dir",
+                                        run->dir,
+                                        "--set",
+                                        batch,
+                                        "--set",
+                                        seed,
+                                        run->state == BST_STUDY_PARTLY ? "--resume" : NULL};
+    return spawn(args, log, false, pid);
 }
 
 /* Why a trainer gave up: its first complaint, else the last that it said. */
@@ -182,7 +198,7 @@ static int train(const struct tui_call *c, const struct bst_study *s,
     pid_t pid;
     int status = 0;
     snprintf(log, sizeof log, "%s.log", run->dir);
-    int rc = spawn(s, run, log, &pid);
+    int rc = spawn_trainer(s, run, log, &pid);
     if (rc) {
         fprintf(c->err, "bstune sweep: the trainer cannot be started: %s\n", strerror(rc));
         return TUI_EXIT_FAILED;
@@ -242,6 +258,19 @@ static int finish(const struct tui_call *c, struct bst_study *s, int i)
     }
 }
 
+static int print_table(const struct tui_call *c, const struct bst_study *s)
+{
+    struct bst_sb text;
+    bst_sb_init(&text, 1 << 20);
+    if (tui_given(c, TUI_OPTION_JSON))
+        bst_sweep_print_json(s, &text);
+    else
+        bst_sweep_print(s, &text);
+    fputs(text.data, c->out);
+    bst_sb_fini(&text);
+    return s->n_done ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
+}
+
 /* One at a time: two would take each other's runs for failed ones. */
 static int run_all(const struct tui_call *c, const char *dir)
 {
@@ -264,26 +293,10 @@ static int run_all(const struct tui_call *c, const char *dir)
         code = asked ? EXIT_PREEMPTED : finish(c, s, i);
     if (code == EXIT_PREEMPTED || code > 128)
         fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
+    if (!code)
+        code = print_table(c, s);
     bst_study_free(s);
     bst_run_unlock(lock);
-    return code;
-}
-
-static int print_table(const struct tui_call *c, const char *dir)
-{
-    struct bst_study *s;
-    struct bst_sb text;
-    if (bst_study_read(dir, &s))
-        return tui_fail(c, TUI_EXIT_FAILED);
-    bst_sb_init(&text, 1 << 20);
-    if (tui_given(c, TUI_OPTION_JSON))
-        bst_sweep_print_json(s, &text);
-    else
-        bst_sweep_print(s, &text);
-    fputs(text.data, c->out);
-    int code = s->n_done ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
-    bst_sb_fini(&text);
-    bst_study_free(s);
     return code;
 }
 
@@ -302,26 +315,14 @@ static int go_on(const struct tui_call *c, char dir[512])
                                                            : TUI_EXIT_DONE;
 }
 
-/* The same in a session of its own, so that nothing of this terminal ends it. */
-static int spawn_sweep(const char *dir, const char *log, pid_t *pid)
+static int print_sweep(const struct tui_call *c, const char *dir)
 {
-    char *argv[] = {bst_xstrdup("bstune"), bst_xstrdup("sweep"), bst_xstrdup(dir),
-                    bst_xstrdup("--headless"), NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
-                                     0644);
-    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
-    int rc = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    for (int i = 0; argv[i]; i++)
-        bst_free(argv[i]);
-    return rc;
+    struct bst_study *s;
+    if (bst_study_read(dir, &s))
+        return tui_fail(c, TUI_EXIT_FAILED);
+    int code = print_table(c, s);
+    bst_study_free(s);
+    return code;
 }
 
 /* Its view until it is left; a sweep that has ended by then is what this command was for. */
@@ -331,7 +332,8 @@ static int watch(const struct tui_call *c, const char *dir)
     pid_t pid;
     int status;
     bst_run_path(dir, "sweep.log", log);
-    int rc = spawn_sweep(dir, log, &pid);
+    const char *const args[ARGS_MAX] = {"bstune", "sweep", dir, "--headless"};
+    int rc = spawn(args, log, true, &pid);
     if (rc) {
         fprintf(c->err, "bstune sweep: it cannot be started: %s\n", strerror(rc));
         return TUI_EXIT_FAILED;
@@ -344,7 +346,7 @@ static int watch(const struct tui_call *c, const char *dir)
     }
     code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (!code)
-        return print_table(c, dir);
+        return print_sweep(c, dir);
     if (code == EXIT_PREEMPTED)
         fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
     else
@@ -363,6 +365,5 @@ int tui_verb_sweep(const struct tui_call *c)
         return code;
     if (tui_has_terminal() && !tui_given(c, TUI_OPTION_JSON) && !tui_given(c, TUI_OPTION_HEADLESS))
         return watch(c, dir);
-    code = run_all(c, dir);
-    return code ? code : print_table(c, dir);
+    return run_all(c, dir);
 }

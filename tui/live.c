@@ -48,11 +48,6 @@ static void set_phase(struct bst_status *s, const char *state)
             s->phase = phases[i].phase;
 }
 
-static struct bst_metric not_nan(double v)
-{
-    return (struct bst_metric){v, !isnan(v)};
-}
-
 /* What the files of a run tell of it, for a run whose trainer is gone: nothing is made up. */
 static void know_from_files(struct live *l, const struct bst_run_info *info)
 {
@@ -86,13 +81,13 @@ static void know_from_files(struct live *l, const struct bst_run_info *info)
         s->micro_batch = u->micro_batch;
         s->accumulation = u->accumulation;
     }
-    s->learning_rate = not_nan(u->learning_rate);
+    s->learning_rate = bst_metric_of(u->learning_rate);
     s->loss = (struct bst_metric){u->loss, true};
     s->grad_norm = (struct bst_metric){u->grad_norm, true};
-    s->elapsed_seconds = not_nan(u->seconds);
+    s->elapsed_seconds = bst_metric_of(u->seconds);
     for (int i = 0; i < h->n_evals; i++) {
-        s->eval_loss = not_nan(h->evals[i].loss);
-        s->eval_accuracy = not_nan(h->evals[i].accuracy);
+        s->eval_loss = bst_metric_of(h->evals[i].loss);
+        s->eval_accuracy = bst_metric_of(h->evals[i].accuracy);
         if (!s->best_accuracy.valid || h->evals[i].accuracy > s->best_accuracy.value)
             s->best_accuracy = s->eval_accuracy;
     }

@@ -33,6 +33,8 @@ void tui_bar(struct tui_area a, int x, int y, int w, double used, double planned
 bool tui_event_hits(const struct tui_model *m, const struct bst_history_event *e);
 bool tui_filter_hits(const struct tui_model *m, const char *text);
 /* The updates of the window as CSV, all their columns, with the evaluations beside them. */
+/* A comma, and the number where it is finite. */
+void tui_csv_number(struct bst_sb *out, double v);
 void tui_csv_window(const struct tui_model *m, struct bst_sb *out);
 
 #endif

@@ -93,26 +93,16 @@ static void title(const struct tui_model *m, struct tui_area a)
     tui_title_item(a, x, TUI_NORMAL, "95 %", interval);
 }
 
-static void csv_number(struct bst_sb *out, double v)
-{
-    char text[32];
-    bst_sb_addc(out, ',');
-    if (!isfinite(v))
-        return;
-    bst_num_text(v, text);
-    bst_sb_add(out, text);
-}
-
 static void csv(const struct tui_model *m, struct bst_sb *out)
 {
     bst_sb_add(out, "samples,noise_scale,low,high,efficiency\n");
     for (int i = 0; i < m->n_noise; i++) {
         const struct bst_history_noise *v = &m->history->noise[i];
         bst_sb_addf(out, "%.0f", v->samples);
-        csv_number(out, v->scale);
-        csv_number(out, v->low);
-        csv_number(out, v->high);
-        csv_number(out, v->efficiency);
+        tui_csv_number(out, v->scale);
+        tui_csv_number(out, v->low);
+        tui_csv_number(out, v->high);
+        tui_csv_number(out, v->efficiency);
         bst_sb_addc(out, '\n');
     }
 }

@@ -53,7 +53,7 @@ bool tui_event_hits(const struct tui_model *m, const struct bst_history_event *e
     return tui_filter_hits(m, e->text) || (e->code[0] && tui_filter_hits(m, e->code));
 }
 
-static void csv_number(struct bst_sb *out, double v)
+void tui_csv_number(struct bst_sb *out, double v)
 {
     char text[32];
     bst_sb_addc(out, ',');
@@ -80,10 +80,10 @@ void tui_csv_window(const struct tui_model *m, struct bst_sb *out)
             u->learning_rate, u->grad_norm,   u->samples_per_sec, (double)u->global_batch,
             u->micro_batch,   u->accumulation};
         for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
-            csv_number(out, columns[k]);
+            tui_csv_number(out, columns[k]);
         bool here = e < m->n_evals && m->history->evals[e].samples <= u->samples;
-        csv_number(out, here ? m->history->evals[e].loss : NAN);
-        csv_number(out, here ? m->history->evals[e].accuracy : NAN);
+        tui_csv_number(out, here ? m->history->evals[e].loss : NAN);
+        tui_csv_number(out, here ? m->history->evals[e].accuracy : NAN);
         e += here;
         bst_sb_addc(out, '\n');
     }

@@ -82,11 +82,6 @@ static void cut_history(struct replay *r, double t)
     h->n_updates = n;
 }
 
-static struct bst_metric known(double x)
-{
-    return (struct bst_metric){isnan(x) ? 0 : x, !isnan(x)};
-}
-
 /* Between two lines of the recording the updates go on. */
 static void add_last_update(struct replay *r)
 {
@@ -99,10 +94,10 @@ static void add_last_update(struct replay *r)
     s->update = u->update;
     s->samples = (uint64_t)u->samples;
     s->epoch = u->epoch;
-    s->loss = known(u->loss);
-    s->learning_rate = known(u->learning_rate);
-    s->grad_norm = known(u->grad_norm);
-    s->elapsed_seconds = known(u->seconds);
+    s->loss = bst_metric_of(u->loss);
+    s->learning_rate = bst_metric_of(u->learning_rate);
+    s->grad_norm = bst_metric_of(u->grad_norm);
+    s->elapsed_seconds = bst_metric_of(u->seconds);
 }
 
 static void play(struct replay *r)

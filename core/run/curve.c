@@ -1,14 +1,8 @@
 #include "core/run/curve.h"
 
-#include <stdlib.h>
+#include "core/base/order.h"
 
 enum { EVEN = 48, IN_WARMUP = 12 };
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 int bst_curve_make(const struct bst_schedule *sch, uint64_t batch, double samples[BST_MAX_CURVE],
                    double rate[BST_MAX_CURVE])
@@ -30,7 +24,7 @@ int bst_curve_make(const struct bst_schedule *sch, uint64_t batch, double sample
     }
     for (int i = 0; i < n; i++)
         samples[i] = (double)(uint64_t)samples[i];
-    qsort(samples, (size_t)n, sizeof *samples, by_value);
+    bst_order(samples, (size_t)n);
     for (int i = 0; i < n; i++)
         if (!kept || samples[i] > samples[kept - 1])
             samples[kept++] = samples[i];

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "core/base/order.h"
 #include "core/base/text.h"
 #include "core/run/find_inner.h"
 #include "core/tune/batch_search.h"
@@ -102,12 +103,6 @@ static enum bst_err try_sizes(struct fit *s, struct bst_batch_search *search)
     return BST_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static enum bst_err measure(struct fit *s, int64_t micro, double *rate)
 {
     double each[TIMED_MOST], spent = 0;
@@ -120,9 +115,7 @@ static enum bst_err measure(struct fit *s, int64_t micro, double *rate)
         each[n++] = res.seconds;
         spent += res.seconds;
     }
-    qsort(each, (size_t)n, sizeof *each, by_value);
-    double median = n % 2 ? each[n / 2] : (each[n / 2 - 1] + each[n / 2]) / 2;
-    *rate = (double)res.samples_used / median;
+    *rate = (double)res.samples_used / bst_median(each, (size_t)n);
     return BST_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/run/request.h"
 #include "core/run/signals.h"
 
 static enum bst_err open_trainer(const struct bst_preset *p, const struct bst_net_table *nets,
@@ -21,40 +22,17 @@ static enum bst_err open_trainer(const struct bst_preset *p, const struct bst_ne
     return err ? bst_fail_in(err, "BST-405") : BST_OK;
 }
 
-/* As asked, or with the largest micro-batch that fits. */
-static enum bst_err put_split(struct bst_find_rig *rig, struct bst_plan_env *env)
-{
-    struct bst_live *l = &rig->live;
-    struct bst_rank_memory m;
-    int fit;
-    enum bst_err err =
-        bst_trainer_plan(rig->trainer, (int64_t)l->batch, (int)l->split.accumulate, &m);
-    if (err == BST_E_NOMEM && !l->accumulate && l->split.micro > 1) {
-        BST_TRY(bst_trainer_largest_micro(rig->trainer, (int)l->split.micro, &fit));
-        env->fit = (uint64_t)fit;
-        err = bst_plan_split(l, env);
-    }
-    BST_TRY(err);
-    return bst_trainer_set_split(rig->trainer, (int64_t)l->batch, (int)l->split.accumulate, NULL);
-}
-
 static void fill_find(const struct bst_preset *p, bool with_split, struct bst_find_rig *rig)
 {
-    const struct bst_live *l = &rig->live;
     rig->find = (struct bst_find){
         .trainer = rig->trainer,
         .ranks = rig->cfg.ranks,
         .stop = &rig->interrupt,
-        .req = {.batch = with_split ? (int64_t)l->batch : 0,
-                .micro_batches = with_split ? (int)l->split.accumulate : 0,
-                .lr = bst_schedule_lr(&l->schedule, 0, l->batch),
-                .momentum = l->momentum,
-                .weight_decay = l->weight_decay,
-                .nesterov = p->nesterov,
-                .label_smoothing = l->label_smoothing,
-                .max_grad_norm = l->max_grad_norm,
-                .momentum_factor = 1},
+        .req = bst_request_of(&rig->live, 0),
     };
+    rig->find.req.nesterov = p->nesterov;
+    if (!with_split)
+        rig->find.req.batch = rig->find.req.micro_batches = 0;
 }
 
 enum bst_err bst_find_rig_open(const struct bst_preset *preset, const struct bst_net_table *nets,
@@ -71,8 +49,12 @@ enum bst_err bst_find_rig_open(const struct bst_preset *preset, const struct bst
         .form = BST_MOMENTUM_RATE_OUTSIDE,
     };
     BST_TRY(bst_start_live(preset, &env, &rig->live));
-    if (with_split)
-        BST_TRY(put_split(rig, &env));
+    if (with_split) {
+        struct bst_live *l = &rig->live;
+        BST_TRY(bst_start_fit(rig->trainer, &env, l));
+        BST_TRY(
+            bst_trainer_set_split(rig->trainer, (int64_t)l->batch, (int)l->split.accumulate, NULL));
+    }
     fill_find(preset, with_split, rig);
     return BST_OK;
 }

@@ -14,11 +14,6 @@
 /* The weights' norms cost a pass over them. */
 enum { LAYERS_EVERY = 50 };
 
-static struct bst_metric metric(double value)
-{
-    return (struct bst_metric){isfinite(value) ? value : 0, isfinite(value)};
-}
-
 static void follow_settings(struct bst_session *s)
 {
     const struct bst_live *l = &s->live;
@@ -91,8 +86,9 @@ static void show(struct bst_session *s, const struct bst_advice *a, const char *
         st->n_advice++;
     memmove(st->advice + 1, st->advice, (size_t)(st->n_advice - 1) * sizeof *st->advice);
     struct bst_status_advice *out = st->advice;
-    *out = (struct bst_status_advice){
-        .update = a->update, .statistic = metric(a->statistic), .threshold = metric(a->threshold)};
+    *out = (struct bst_status_advice){.update = a->update,
+                                      .statistic = bst_metric_of(a->statistic),
+                                      .threshold = bst_metric_of(a->threshold)};
     bst_copy_text(out->code, sizeof out->code, code);
     bst_copy_clean(out->why, sizeof out->why, a->why);
     bst_copy_text(out->change, sizeof out->change, a->change);

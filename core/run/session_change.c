@@ -155,17 +155,8 @@ enum bst_err bst_session_propose(struct bst_session *s, struct bst_proposal *p)
 
 enum bst_err bst_session_fit(struct bst_session *s, struct bst_live *live)
 {
-    struct bst_rank_memory m;
     struct bst_plan_env env = env_now(s, 0);
-    int fit;
-    enum bst_err err =
-        bst_trainer_plan(s->trainer, (int64_t)live->batch, (int)live->split.accumulate, &m);
-    if (err != BST_E_NOMEM || live->accumulate || live->split.micro <= 1)
-        return err;
-    BST_TRY(bst_trainer_largest_micro(s->trainer, (int)live->split.micro, &fit));
-    env.fit = (uint64_t)fit;
-    BST_TRY(bst_plan_split(live, &env));
-    return bst_trainer_plan(s->trainer, (int64_t)live->batch, (int)live->split.accumulate, &m);
+    return bst_start_fit(s->trainer, &env, live);
 }
 
 static void push(struct bst_live *list, int *n, const struct bst_live *live)

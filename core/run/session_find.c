@@ -7,6 +7,7 @@
 #include "core/base/io.h"
 #include "core/run/field.h"
 #include "core/run/find.h"
+#include "core/run/request.h"
 #include "core/run/session_inner.h"
 
 enum { FILE_CAP = 8 << 20 };
@@ -21,24 +22,16 @@ static void progress(void *arg, const char *text)
 
 static struct bst_find make_find(struct bst_session *s)
 {
-    const struct bst_live *l = &s->live;
-    return (struct bst_find){
+    struct bst_find f = {
         .trainer = s->trainer,
         .ranks = (int)s->env.ranks,
         .stop = &s->interrupt,
         .progress = progress,
         .arg = s,
-        .req = {.first = s->at.samples,
-                .batch = (int64_t)l->batch,
-                .micro_batches = (int)l->split.accumulate,
-                .lr = bst_schedule_lr(&l->schedule, s->at.samples, l->batch),
-                .momentum = l->momentum,
-                .weight_decay = l->weight_decay,
-                .nesterov = s->preset.nesterov,
-                .label_smoothing = l->label_smoothing,
-                .max_grad_norm = l->max_grad_norm,
-                .momentum_factor = 1},
+        .req = bst_request_of(&s->live, s->at.samples),
     };
+    f.req.nesterov = s->preset.nesterov;
+    return f;
 }
 
 /* Beside the run's other files; the run does not depend on it. */

@@ -98,8 +98,7 @@ struct bst_session {
     struct bst_inbound find_for;
     struct bst_command find_cmd;
 
-    struct bst_planned planned[BST_PRESET_CHANGES];
-    int n_planned;
+    struct bst_planned planned[BST_PRESET_CHANGES]; /* preset.changes.n of them, by time */
 
     int killed_pid; /* of the process before, where it did not end by itself; 0: none */
     int *replay;    /* entries of the journal still to be put in force, by index */

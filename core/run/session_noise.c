@@ -13,11 +13,6 @@ bool bst_session_noise_wanted(const struct bst_session *s)
     return s->preset.noise_scale != BST_MEASURE_NONE;
 }
 
-static struct bst_metric metric(double value)
-{
-    return (struct bst_metric){isfinite(value) ? value : 0, isfinite(value)};
-}
-
 static bool has_parts(const struct bst_session *s)
 {
     return s->env.ranks > 1 || s->live.split.accumulate > 1;
@@ -39,13 +34,13 @@ static void show(struct bst_session *s, const struct bst_noise_answer *a)
 {
     struct bst_status *st = &s->status;
     bool known = a->state == BST_NOISE_KNOWN;
-    st->noise_scale = metric(known ? a->scale : NAN);
+    st->noise_scale = bst_metric_of(known ? a->scale : NAN);
     /* An interval too wide for an answer still says how wide. */
     bool bounded = known || a->state == BST_NOISE_WIDE;
-    st->noise_low = metric(bounded ? a->low : NAN);
-    st->noise_high = metric(bounded ? a->high : NAN);
+    st->noise_low = bst_metric_of(bounded ? a->low : NAN);
+    st->noise_high = bst_metric_of(bounded ? a->high : NAN);
     st->noise_efficiency =
-        metric(known ? bst_noise_efficiency(a->scale, 0, (double)s->live.batch) : NAN);
+        bst_metric_of(known ? bst_noise_efficiency(a->scale, 0, (double)s->live.batch) : NAN);
     st->noise_updates = a->n_pairs;
     bst_copy_text(st->noise_state, sizeof st->noise_state, bst_noise_state_text(a->state));
 }
@@ -67,7 +62,7 @@ static void count_cost(struct bst_session *s, const struct bst_update_result *re
     if (!(res->noise.b_small > 0) || !(res->seconds > 0))
         return;
     double share = res->noise_seconds / res->seconds;
-    *cost = metric(cost->valid ? cost->value + COST_SHARE * (share - cost->value) : share);
+    *cost = bst_metric_of(cost->valid ? cost->value + COST_SHARE * (share - cost->value) : share);
 }
 
 static void write_record(struct bst_session *s, const struct bst_noise_answer *a, double part)

@@ -25,13 +25,12 @@ enum bst_err bst_session_plan_changes(struct bst_session *s)
             s->planned[to] = s->planned[to - 1];
         s->planned[to] = (struct bst_planned){at, i};
     }
-    s->n_planned = n;
     return BST_OK;
 }
 
 void bst_session_planned(struct bst_session *s, bool replaying)
 {
-    while (s->at.next_planned < (uint64_t)s->n_planned && !s->pending) {
+    while (s->at.next_planned < (uint64_t)s->preset.changes.n && !s->pending) {
         const struct bst_planned *next = &s->planned[s->at.next_planned];
         struct bst_inbound in = {.source = "preset"};
         /* Behind the last update there is none that could use it. */
@@ -48,7 +47,7 @@ void bst_session_planned(struct bst_session *s, bool replaying)
 
 void bst_session_planned_end(struct bst_session *s)
 {
-    for (uint64_t i = s->at.next_planned; i < (uint64_t)s->n_planned; i++)
+    for (uint64_t i = s->at.next_planned; i < (uint64_t)s->preset.changes.n; i++)
         bst_session_note(s, BST_DIAG_PLANNED_PAST_END,
                          "`%s` at sample %" PRIu64 " lies past the last update, and was not made",
                          s->preset.changes.v[s->planned[i].change].command, s->planned[i].at);

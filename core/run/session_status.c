@@ -17,11 +17,6 @@
 #define LAYERS_SECONDS 0.5
 #define CPU_SECONDS 0.5
 
-static struct bst_metric metric(double value)
-{
-    return (struct bst_metric){isfinite(value) ? value : 0, isfinite(value)};
-}
-
 double bst_session_elapsed(const struct bst_session *s)
 {
     return s->at.elapsed + bst_clock_now() - s->opened;
@@ -49,7 +44,7 @@ static void fill_utilisation(struct bst_session *s, double now)
     if (s->cpu_at > 0 && threads > 0) {
         double share = (cpu - s->cpu_used) / (span * threads);
         for (int i = 0; i < st->n_devices; i++)
-            st->devices[i].utilisation = metric(share < 1 ? share : 1);
+            st->devices[i].utilisation = bst_metric_of(share < 1 ? share : 1);
     }
     s->cpu_at = now;
     s->cpu_used = cpu;
@@ -68,12 +63,12 @@ static void fill_devices(struct bst_session *s)
         d->threads = info.threads;
         /* A run's last update may be smaller than its batch. */
         if (bst_trainer_batch(s->trainer) == (int64_t)s->live.batch || !d->memory_planned.valid)
-            d->memory_planned = metric((double)m.total);
-        d->memory_hold = metric((double)m.hold);
-        d->memory_used = metric((double)m.held);
-        d->memory_limit = metric((double)m.limit);
+            d->memory_planned = bst_metric_of((double)m.total);
+        d->memory_hold = bst_metric_of((double)m.hold);
+        d->memory_used = bst_metric_of((double)m.held);
+        d->memory_limit = bst_metric_of((double)m.limit);
         double peak = d->memory_peak.valid ? d->memory_peak.value : 0;
-        d->memory_peak = metric((double)m.held > peak ? (double)m.held : peak);
+        d->memory_peak = bst_metric_of((double)m.held > peak ? (double)m.held : peak);
         d->recompute_work = (struct bst_metric){m.again_share, m.n_again > 0};
         d->samples_per_sec = st->samples_per_sec;
         d->samples_per_sec.value /= st->n_devices;
@@ -91,8 +86,8 @@ static void fill_layers(struct bst_session *s, double now)
     for (int i = 0; i < s->status.n_layers; i++) {
         struct bst_status_layer *l = &s->status.layers[i];
         bst_copy_text(l->name, sizeof l->name, norms[i].name);
-        l->grad_norm = metric(norms[i].grad_norm);
-        l->weight_norm = metric(norms[i].weight_norm);
+        l->grad_norm = bst_metric_of(norms[i].grad_norm);
+        l->weight_norm = bst_metric_of(norms[i].weight_norm);
     }
 }
 
@@ -115,7 +110,7 @@ static void fill_settings(struct bst_session *s)
     bst_session_noise_follow(s);
     st->n_curve = bst_curve_make(&l->schedule, l->batch, st->curve_samples, st->curve_rate);
     if (!st->learning_rate.valid)
-        st->learning_rate = metric(bst_schedule_lr(&l->schedule, s->at.samples, l->batch));
+        st->learning_rate = bst_metric_of(bst_schedule_lr(&l->schedule, s->at.samples, l->batch));
 }
 
 static void fill_progress(struct bst_session *s)
@@ -134,9 +129,9 @@ static void fill_progress(struct bst_session *s)
     st->eval_loss = s->at.eval_loss;
     st->eval_accuracy = s->at.eval_accuracy;
     st->best_accuracy = s->at.best_accuracy;
-    st->samples_per_sec = metric(s->rate_mean > 0 ? s->rate_mean : NAN);
-    st->eta_seconds = metric(s->rate_mean > 0 ? left / s->rate_mean : NAN);
-    st->elapsed_seconds = metric(bst_session_elapsed(s));
+    st->samples_per_sec = bst_metric_of(s->rate_mean > 0 ? s->rate_mean : NAN);
+    st->eta_seconds = bst_metric_of(s->rate_mean > 0 ? left / s->rate_mean : NAN);
+    st->elapsed_seconds = bst_metric_of(bst_session_elapsed(s));
     st->journal_seq = s->journal ? bst_journal_seq(s->journal) : 0;
 }
 

@@ -125,28 +125,23 @@ static void say_bad_samples(struct bst_session *s)
         bst_session_note(s, BST_DIAG_BAD_IMAGES, "another image stands in for %s", bad.reason);
 }
 
-static struct bst_metric metric(double value)
-{
-    return (struct bst_metric){isfinite(value) ? value : 0, isfinite(value)};
-}
-
 static void show_update(struct bst_session *s, const struct bst_update_req *req,
                         const struct bst_update_result *res)
 {
     struct bst_status *st = &s->status;
     double rate = (double)req->batch / res->seconds;
     s->rate_mean = s->rate_mean > 0 ? s->rate_mean + RATE_SHARE * (rate - s->rate_mean) : rate;
-    st->learning_rate = metric(req->lr);
-    st->loss = metric(res->loss);
-    st->train_accuracy = metric(res->accuracy);
-    st->grad_norm = metric(res->grad_norm);
-    st->data_wait = metric(res->data_wait_seconds / res->seconds);
+    st->learning_rate = bst_metric_of(req->lr);
+    st->loss = bst_metric_of(res->loss);
+    st->train_accuracy = bst_metric_of(res->accuracy);
+    st->grad_norm = bst_metric_of(res->grad_norm);
+    st->data_wait = bst_metric_of(res->data_wait_seconds / res->seconds);
     bst_session_publish(s, false);
     if (s->cfg.news) {
         st->update = s->at.update;
         st->samples = s->at.samples;
         st->epoch = (double)s->at.samples / (double)s->env.dataset;
-        st->samples_per_sec = metric(rate);
+        st->samples_per_sec = bst_metric_of(rate);
         s->cfg.news(s->cfg.arg, BST_NEWS_UPDATE, st, "");
     }
 }
@@ -218,8 +213,8 @@ enum bst_err bst_session_eval(struct bst_session *s)
     enum bst_err err = bst_trainer_eval(s->trainer, &s->interrupt, &res);
     if (err)
         return err;
-    s->at.eval_loss = metric(res.loss);
-    s->at.eval_accuracy = metric(res.accuracy);
+    s->at.eval_loss = bst_metric_of(res.loss);
+    s->at.eval_accuracy = bst_metric_of(res.accuracy);
     if (!s->at.best_accuracy.valid || res.accuracy > s->at.best_accuracy.value)
         s->at.best_accuracy = s->at.eval_accuracy;
     bst_advisor_eval(&s->advisor, res.accuracy);

@@ -113,3 +113,18 @@ enum bst_err bst_start_check_data(const struct bst_preset *p, const struct bst_d
                             lists[i]->n, info->channels, info->channels == 1 ? "" : "s");
     return BST_OK;
 }
+
+enum bst_err bst_start_fit(struct bst_trainer *t, const struct bst_plan_env *env,
+                           struct bst_live *live)
+{
+    struct bst_rank_memory m;
+    struct bst_plan_env known = *env;
+    int fit;
+    enum bst_err err = bst_trainer_plan(t, (int64_t)live->batch, (int)live->split.accumulate, &m);
+    if (err != BST_E_NOMEM || live->accumulate || live->split.micro <= 1)
+        return err;
+    BST_TRY(bst_trainer_largest_micro(t, (int)live->split.micro, &fit));
+    known.fit = (uint64_t)fit;
+    BST_TRY(bst_plan_split(live, &known));
+    return bst_trainer_plan(t, (int64_t)live->batch, (int)live->split.accumulate, &m);
+}

@@ -1,5 +1,5 @@
 /* From a preset to what the layers below take: the trainer's configuration and the live settings of
- * a run at its start. Pure; any thread. */
+ * a run at its start. Pure but for bst_start_fit(); any thread. */
 #ifndef BST_RUN_START_H
 #define BST_RUN_START_H
 
@@ -22,6 +22,11 @@ BST_MUST_USE enum bst_err bst_start_train_cfg(const struct bst_preset *preset,
  * the ranks and what fits; the split is worked out. */
 BST_MUST_USE enum bst_err bst_start_live(const struct bst_preset *preset,
                                          const struct bst_plan_env *env, struct bst_live *out);
+
+/* Settings that fit: as asked, or with the largest micro-batch that does where nothing fixes their
+ * number. `env` as it is at this point of the run, its `fit` left at 0. On the trainer's thread. */
+BST_MUST_USE enum bst_err bst_start_fit(struct bst_trainer *t, const struct bst_plan_env *env,
+                                        struct bst_live *live);
 
 /* BST_E_ARG when the preset normalises more channels than the images have, or fewer. */
 BST_MUST_USE enum bst_err bst_start_check_data(const struct bst_preset *p,

@@ -1,6 +1,7 @@
 #include "core/run/status.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -21,6 +22,11 @@ static const char *const phase_names[] = {
     [BST_PHASE_STOPPED] = "stopped",       [BST_PHASE_PREEMPTED] = "preempted",
     [BST_PHASE_SEARCHING] = "searching",
 };
+
+struct bst_metric bst_metric_of(double value)
+{
+    return (struct bst_metric){isfinite(value) ? value : 0, isfinite(value)};
+}
 
 const char *bst_phase_name(enum bst_phase p)
 {

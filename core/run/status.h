@@ -19,6 +19,9 @@ struct bst_metric {
     bool valid;
 };
 
+/* Known when it is finite. */
+struct bst_metric bst_metric_of(double value);
+
 enum bst_phase {
     BST_PHASE_STARTING,
     BST_PHASE_TRAINING,

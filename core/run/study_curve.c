@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/alloc.h"
+#include "core/base/order.h"
 #include "core/run/history.h"
 #include "core/run/status.h"
 
@@ -142,20 +143,6 @@ bool bst_study_follow(struct bst_study_run *run)
     return true;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-    if (!n)
-        return NAN;
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
 static double value(struct bst_metric m)
 {
     return m.valid ? m.value : NAN;
@@ -165,7 +152,7 @@ static void fill_result(struct bst_study_run *run, const struct bst_status *s)
 {
     struct bst_study_reader *r = run->reader;
     const struct bst_history_eval *last = &r->h->evals[r->h->n_evals - 1];
-    double epoch_seconds = median(r->epochs, r->n_epochs);
+    double epoch_seconds = bst_median(r->epochs, (size_t)r->n_epochs);
     run->result = (struct bst_sweep_run){
         .batch = run->batch,
         .epoch_seconds = epoch_seconds,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/err.h"
+#include "core/base/order.h"
 #include "core/base/rng.h"
 
 enum {
@@ -82,12 +83,6 @@ static double ratio_of(const struct bst_noise_block *sum)
     return sum->grad_sq > 0 ? fmax(sum->trace, 0) / sum->grad_sq : INFINITY;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Percentiles of the ratio over blocks drawn with replacement (Künsch 1989, for weighted sums: a
  * block brings its weight along, so that the spread is that of the moving averages). */
 static void bootstrap(const struct bst_noise *n, double *low, double *high)
@@ -101,7 +96,7 @@ static void bootstrap(const struct bst_noise *n, double *low, double *high)
             merge(&sum, &n->blocks[bst_rng_below(&rng, (uint32_t)n->n_blocks)]);
         drawn[d] = ratio_of(&sum);
     }
-    qsort(drawn, DRAWS, sizeof *drawn, by_size);
+    bst_order(drawn, DRAWS);
     int cut = (int)(tail * DRAWS);
     *low = drawn[cut];
     *high = drawn[DRAWS - 1 - cut];
