@@ -77,7 +77,7 @@ static unsigned alarms(struct tui_app *app)
         snprintf(app->note_seen, sizeof app->note_seen, "%s", s->note);
         tui_coded(s->note_code, s->note, text);
         if (s->note[0])
-            tui_say(m, s->phase == BST_PHASE_FAILED ? TUI_BAD : TUI_WARN, "%s", text);
+            tui_notice(m, s->phase == BST_PHASE_FAILED ? TUI_BAD : TUI_WARN, "%s", text);
         if (s->phase == BST_PHASE_FAILED)
             todo |= TUI_DO_BELL;
     }
@@ -112,7 +112,7 @@ unsigned tui_app_events(struct tui_app *app)
             todo |= take_reply(app);
         /* While a proposal stands in the footer, or an answer: the status brings it again. */
         if (e == BST_CLIENT_NOTE && !tui_said_lately(m) && m->armed.state == TUI_ARMED_NONE)
-            tui_say(m, TUI_WARN, "%s", app->link->ops->note(app->link));
+            tui_notice(m, TUI_WARN, "%s", app->link->ops->note(app->link));
         if (e == BST_CLIENT_LEASE || e == BST_CLIENT_CLOSED || e == BST_CLIENT_NOTE)
             todo |= TUI_DO_DRAW;
     }

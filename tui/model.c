@@ -6,7 +6,7 @@
 
 #include "core/base/alloc.h"
 
-enum { MESSAGE_SECONDS = 8, MESSAGE_OWN_SECONDS = 2 };
+enum { MESSAGE_SECONDS = 8, MESSAGE_OWN_SECONDS = 4 };
 
 static const struct bst_history no_history;
 
@@ -31,19 +31,33 @@ void tui_model_fini(struct tui_model *m)
     m->settings = NULL;
 }
 
+static void show(struct tui_model *m, enum tui_style style, bool own, const char *fmt, va_list ap)
+{
+    vsnprintf(m->message, sizeof m->message, fmt, ap);
+    m->message_style = style;
+    m->message_own = own;
+    m->message_until = m->now + MESSAGE_SECONDS;
+}
+
 void tui_say(struct tui_model *m, enum tui_style style, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(m->message, sizeof m->message, fmt, ap);
+    show(m, style, true, fmt, ap);
     va_end(ap);
-    m->message_style = style;
-    m->message_until = m->now + MESSAGE_SECONDS;
+}
+
+void tui_notice(struct tui_model *m, enum tui_style style, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    show(m, style, false, fmt, ap);
+    va_end(ap);
 }
 
 bool tui_said_lately(const struct tui_model *m)
 {
-    return m->message[0] && m->message_style == TUI_GOOD &&
+    return m->message[0] && m->message_own &&
            m->now < m->message_until - MESSAGE_SECONDS + MESSAGE_OWN_SECONDS;
 }
 

@@ -101,6 +101,7 @@ struct tui_model {
     struct tui_prompt prompt;
     char message[600];
     enum tui_style message_style;
+    bool message_own; /* an answer to somebody here, not news of the run */
     double message_until;
     const struct tui_preset *presets;
     int n_presets;
@@ -114,9 +115,11 @@ struct tui_model {
 
 void tui_model_init(struct tui_model *m);
 void tui_model_fini(struct tui_model *m);
-/* Shown in the footer for a few seconds. */
+/* Shown in the footer for a few seconds: what came of something done here. */
 void tui_say(struct tui_model *m, enum tui_style style, const char *fmt, ...) BST_PRINTF(3, 4);
-/* Whether good news was said in the last 2 s: a notice that can wait does not take its place. */
+/* The same for news of the run. */
+void tui_notice(struct tui_model *m, enum tui_style style, const char *fmt, ...) BST_PRINTF(3, 4);
+/* Whether tui_say() spoke in the last 4 s: news that can wait does not take its place. */
 bool tui_said_lately(const struct tui_model *m);
 /* Takes over what the link knows now, unless the display is frozen. */
 void tui_model_follow(struct tui_model *m, struct tui_link *link);

@@ -82,9 +82,14 @@ static void show(struct bst_session *s, const struct bst_advice *a, const char *
                  const char *text)
 {
     struct bst_status *st = &s->status;
-    if (st->n_advice < BST_MAX_ADVICE)
+    int old = 0; /* the place that is given up: the rule's own, else the last */
+    while (old < st->n_advice && strcmp(st->advice[old].code, code))
+        old++;
+    if (old == st->n_advice && old < BST_MAX_ADVICE)
         st->n_advice++;
-    memmove(st->advice + 1, st->advice, (size_t)(st->n_advice - 1) * sizeof *st->advice);
+    else if (old == BST_MAX_ADVICE)
+        old--;
+    memmove(st->advice + 1, st->advice, (size_t)old * sizeof *st->advice);
     struct bst_status_advice *out = st->advice;
     *out = (struct bst_status_advice){.update = a->update,
                                       .statistic = bst_metric_of(a->statistic),
@@ -145,6 +150,7 @@ void bst_session_advise(struct bst_session *s, const struct bst_update_result *r
         .samples = (double)res->samples_used,
         .loss = res->loss,
         .grad_norm = res->grad_norm,
+        .grad_ratio = s->watch.norm.ratio,
         .nonfinite = res->nonfinite,
         .first_nonfinite = res->first_nonfinite,
         .busy_mean = res->busy_mean,

@@ -18,6 +18,8 @@ static const double unequal_weight = 0.05;
 void bst_advisor_init(struct bst_advisor *a)
 {
     memset(a, 0, sizeof *a);
+    for (int i = 0; i < BST_N_ADVICE_RULES; i++)
+        a->spoke[i] = -INFINITY;
 }
 
 static void forget(struct bst_advisor *a)
@@ -29,6 +31,7 @@ static void forget(struct bst_advisor *a)
     a->noise.state = BST_NOISE_OFF;
     a->evals_without_best = 0;
     memset(a->row, 0, sizeof a->row);
+    memset(a->said, 0, sizeof a->said);
 }
 
 static bool same(const struct bst_advice_settings *x, const struct bst_advice_settings *y)
@@ -246,9 +249,12 @@ static void far_change(const struct bst_advisor *a, char out[48])
 
 static void clip_change(const struct bst_advisor *a, char out[48])
 {
-    double at = a->set.band.high;
-    if (at > 0)
-        snprintf(out, 48, "clip =%.3g", at);
+    /* Above the noise, far below a spike, and within the band where there is one. */
+    double at = a->last.grad_ratio > 0 ? 2 * a->last.grad_norm / a->last.grad_ratio : INFINITY;
+    if (a->set.band.high > 0)
+        at = fmin(at, a->set.band.high);
+    if (isfinite(at))
+        snprintf(out, 48, "clip =%.2g", at);
 }
 
 /* Why, in words with numbers. */
@@ -446,8 +452,16 @@ static void give(struct bst_advisor *a, enum bst_advice_rule i, double v)
     snprintf(out->change, sizeof out->change, "%s", r->change);
     if (r->make)
         r->make(a, out->change);
-    a->rests_until[i] = a->last.epoch + r->rest;
+    a->spoke[i] = a->last.epoch;
+    a->said[i]++;
     a->row[i] = 0;
+}
+
+/* What was not acted on is said again, but less and less often. */
+static bool rests(const struct bst_advisor *a, int i)
+{
+    int times = a->said[i] > 1 ? a->said[i] - 1 : 0;
+    return a->last.epoch < a->spoke[i] + ldexp(rules[i].rest, times);
 }
 
 /* Whether the statistic fell within its horizon, whoever brought that about. */
@@ -472,7 +486,7 @@ void bst_advisor_update(struct bst_advisor *a, const struct bst_advice_update *u
     for (int i = 0; i < BST_N_ADVICE_RULES; i++) {
         double v = rules[i].statistic(a);
         a->row[i] = v > rules[i].threshold ? a->row[i] + 1 : 0;
-        if (a->row[i] >= rules[i].lasts && a->last.epoch >= a->rests_until[i])
+        if (a->row[i] >= rules[i].lasts && !rests(a, i))
             give(a, (enum bst_advice_rule)i, v);
     }
     memset(a->remarked, 0, sizeof a->remarked);

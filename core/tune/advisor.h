@@ -53,6 +53,7 @@ struct bst_advice_update {
     uint64_t update;
     double epoch; /* after it */
     double samples, loss, grad_norm;
+    double grad_ratio; /* the norm to what was usual before; 0: not known */
     bool nonfinite;
     const char *first_nonfinite; /* or NULL; copied */
     double busy_mean, busy_most; /* seconds that ranks spent on their parts; 0: not known */
@@ -102,7 +103,8 @@ struct bst_advisor {
     struct bst_noise_answer noise;
     bool remarked[BST_N_ADVICE_RULES]; /* by the watch, since the last update */
     char remark[BST_N_ADVICE_RULES][128];
-    double rests_until[BST_N_ADVICE_RULES]; /* epoch */
+    double spoke[BST_N_ADVICE_RULES]; /* epoch */
+    int said[BST_N_ADVICE_RULES];     /* times under these settings; each doubles the rest */
     int row[BST_N_ADVICE_RULES];
     struct bst_advice given[BST_ADVICE_MOST];
     int n_given, n_taken;

@@ -21,6 +21,7 @@ struct fake {
     uint64_t last_id;
     double peak, old_peak;
     int64_t old_batch;
+    int n_notes;
     uint32_t noise;
 };
 
@@ -306,8 +307,12 @@ static void fake_refresh(struct tui_link *l, bool layers)
     struct fake *f = (struct fake *)l;
     (void)layers;
     f->holds_back = false;
-    if (f->kind == FAKE_TAKEN && f->last_id)
+    if (f->kind == FAKE_TAKEN && f->last_id) {
         f->has_lease = false;
+        snprintf(f->status.note_code, sizeof f->status.note_code, "BST-803");
+        snprintf(f->status.note, sizeof f->status.note, "%d evaluations without a better accuracy",
+                 ++f->n_notes);
+    }
     if (f->kind != FAKE_MOVING)
         return;
     for (int i = 0; i < 8 && f->history.n_updates < MOST; i++)

@@ -56,6 +56,7 @@ static void step(struct run *r, double loss, double norm)
     r->u.loss = loss;
     r->u.grad_norm = norm;
     int n = bst_watch_add(&r->watch, &seen, codes);
+    r->u.grad_ratio = r->watch.norm.ratio;
     for (int i = 0; i < n; i++) {
         char text[128];
         bst_watch_text(&r->watch, codes[i], text);
@@ -371,7 +372,13 @@ static void remarks_get_a_change(void **state)
     begin(&r, usual());
     healthy(&r, 1.2);
     step(&r, healthy_loss(&r), 50);
-    assert_only(&r, BST_DIAG_GRADIENT_SPIKE, "clip =10");
+    assert_only(&r, BST_DIAG_GRADIENT_SPIKE, "clip =2.2"); /* twice the usual */
+    struct bst_advice_settings narrow = usual();
+    narrow.band.high = 1.5;
+    begin(&r, narrow);
+    healthy(&r, 1.2);
+    step(&r, healthy_loss(&r), 50);
+    assert_only(&r, BST_DIAG_GRADIENT_SPIKE, "clip =1.5");
     begin(&r, usual());
     healthy(&r, 1.2);
     for (int i = 0; i < BST_WATCH_LASTS; i++)
@@ -404,6 +411,45 @@ static void advice_is_scored(void **state)
     }
 }
 
+/* Advice that nobody takes comes back less and less often; a change of settings starts it anew. */
+static void rests_grow(void **state)
+{
+    (void)state;
+    struct run r;
+    struct bst_advice_settings set = usual();
+    set.epochs = 1000;
+    set.warmup_epochs = 50;
+    begin(&r, set);
+    healthy(&r, 50);
+    for (int e = 0; e < 300; e++) {
+        bst_advisor_eval(&r.a, 0.9);
+        healthy(&r, 1);
+    }
+    double last = 0, gap = 0;
+    for (int i = 0; i < r.a.n_given; i++) {
+        const struct bst_advice *g = &r.a.given[i];
+        assert_int_equal(g->code, BST_DIAG_EVAL_STALLS);
+        if (i > 1)
+            assert_true(g->epoch - last > 1.9 * gap);
+        gap = g->epoch - last;
+        last = g->epoch;
+    }
+    assert_in_range(r.a.n_given, 6, 7); /* rests of 3, 6, … 96 and 192 epochs */
+    set.peak = 0.05;
+    bst_advisor_settings(&r.a, &set);
+    int before = r.a.n_given;
+    while (r.a.n_given == before && r.u.epoch < 650) {
+        bst_advisor_eval(&r.a, 0.9);
+        healthy(&r, 1);
+    }
+    double again = r.u.epoch;
+    while (r.a.n_given == before + 1 && r.u.epoch < 650) {
+        bst_advisor_eval(&r.a, 0.9);
+        healthy(&r, 1);
+    }
+    assert_true(r.u.epoch - again < 5);
+}
+
 /* However bad a run, the list is bounded, and a change gives a run time to show what it does. */
 static void a_hopeless_run_is_bounded(void **state)
 {
@@ -411,6 +457,14 @@ static void a_hopeless_run_is_bounded(void **state)
     struct run r;
     begin(&r, usual());
     for (int i = 0; i < 20000; i++) {
+        r.u.nonfinite = i % 3 == 0;
+        step(&r, i % 2 ? NAN : 5, i % 5 ? 1e4 : INFINITY);
+    }
+    assert_in_range(r.a.n_given, 8, 32);
+    for (int i = 0; i < 20000; i++) { /* every change starts the rests anew */
+        struct bst_advice_settings set = usual();
+        set.peak = 1 + i / 100;
+        bst_advisor_settings(&r.a, &set);
         r.u.nonfinite = i % 3 == 0;
         step(&r, i % 2 ? NAN : 5, i % 5 ? 1e4 : INFINITY);
     }
@@ -445,6 +499,7 @@ int main(void)
         cmocka_unit_test(devices_unequal),
         cmocka_unit_test(remarks_get_a_change),
         cmocka_unit_test(advice_is_scored),
+        cmocka_unit_test(rests_grow),
         cmocka_unit_test(a_hopeless_run_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
