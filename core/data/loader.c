@@ -198,6 +198,7 @@ static struct slot *oldest_to_fill(const struct bst_loader *l)
 static void *worker(void *arg)
 {
     struct bst_loader *l = arg;
+    pthread_setname_np(pthread_self(), "bst-loader");
     pthread_mutex_lock(&l->lock);
     while (!atomic_load(&l->over)) {
         struct slot *s = oldest_to_fill(l);

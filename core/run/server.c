@@ -220,6 +220,7 @@ static void flush_all(struct bst_server *s)
 static void *thread_main(void *arg)
 {
     struct bst_server *s = arg;
+    pthread_setname_np(pthread_self(), "bst-control");
     while (!atomic_load(&s->stop))
         turn(s);
     flush_all(s);

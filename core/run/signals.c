@@ -45,6 +45,7 @@ static void ask_to_end(struct bst_signals *s, int sig)
 static void *thread_main(void *arg)
 {
     struct bst_signals *s = arg;
+    pthread_setname_np(pthread_self(), "bst-signals");
     while (!atomic_load(&s->over)) {
         int sig = sigwaitinfo(&s->set, NULL);
         if (atomic_load(&s->over))

@@ -25,6 +25,7 @@ static void *rank_main(void *arg)
 {
     struct rank *k = arg;
     struct bst_trainer *t = k->t;
+    pthread_setname_np(pthread_self(), "bst-rank"); /* its team inherits that */
     /* This thread leads a team of its own; the numbers are this thread's alone. */
     omp_set_dynamic(0);
     omp_set_num_threads(t->threads);

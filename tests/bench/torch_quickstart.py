@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""quickstart's training in PyTorch: same net, schedule, batch and data; prints a line per seed.
+"""quickstart's training in PyTorch: same net, schedule, batches and data; prints a line per run, and means.
 
-usage: torch_quickstart.py [--epochs 5] [--seeds 1,2,3] [--batch 128] [--data FOLDER] [--threads N]
+usage: torch_quickstart.py [--epochs 5] [--seeds 1,2,3] [--batch 32,64,128] [--csv FILE] [--data FOLDER] [--threads N]
+
+With --csv each run's row is added to FILE as it ends, and what FILE has already is not run again.
 """
 import argparse
+import csv
 import gzip
 import math
 import os
@@ -76,16 +79,16 @@ def rate(samples, peak, warmup, total):
     return peak * (1 + math.cos(math.pi * q)) / 2
 
 
-def train(seed, args, x, y, tx, ty):
+def train(batch, seed, args, x, y, tx, ty):
     torch.manual_seed(seed)
     net = ResNetCifar().to(memory_format=torch.channels_last)
-    peak = 0.1 * args.batch / 256
+    peak = 0.1 * batch / 256
     opt = torch.optim.SGD(net.parameters(), lr=peak, momentum=0.9, weight_decay=args.weight_decay)
     n, total, seen = len(x), args.epochs * len(x), 0
     order = torch.cat([torch.randperm(n) for _ in range(args.epochs)])
     start = time.time()
     while seen < total:
-        take = order[seen:seen + args.batch]
+        take = order[seen:seen + batch]
         for group in opt.param_groups:
             group["lr"] = rate(seen, peak, n, total)
         loss = F.cross_entropy(net(x[take]), y[take])
@@ -97,16 +100,31 @@ def train(seed, args, x, y, tx, ty):
     with torch.no_grad():
         right = sum((net(tx[i:i + 500]).argmax(1) == ty[i:i + 500]).sum().item()
                     for i in range(0, len(tx), 500))
-    print(f"seed {seed} batch {args.batch} accuracy {right / len(tx):.4f} "
-          f"seconds {time.time() - start:.0f}", flush=True)
-    return right / len(tx)
+    return right / len(tx), time.time() - start
+
+
+def known(path):
+    if not path or not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        rows = csv.DictReader(f)
+        return {(int(r["batch"]), int(r["seed"])): float(r["accuracy"]) for r in rows}
+
+
+def add(path, batch, seed, accuracy, seconds):
+    fresh = not os.path.exists(path)
+    with open(path, "a") as f:
+        if fresh:
+            f.write("batch,seed,accuracy,seconds\n")
+        f.write(f"{batch},{seed},{accuracy:.4f},{seconds:.0f}\n")
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--epochs", type=int, default=5)
     p.add_argument("--seeds", default="1,2,3")
-    p.add_argument("--batch", type=int, default=128)
+    p.add_argument("--batch", default="128")
+    p.add_argument("--csv")
     p.add_argument("--weight-decay", type=float, default=1e-4)
     p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     p.add_argument("--threads", type=int, default=os.cpu_count())
@@ -121,8 +139,18 @@ def main():
         return torch.from_numpy(idx(args.data, name + "-labels-idx1-ubyte").astype(np.int64))
 
     sets = images("train"), labels("train"), images("t10k"), labels("t10k")
-    got = [train(int(s), args, *sets) for s in args.seeds.split(",")]
-    print(f"mean {sum(got) / len(got):.4f}")
+    have = known(args.csv)
+    for batch in map(int, args.batch.split(",")):
+        got = []
+        for seed in map(int, args.seeds.split(",")):
+            accuracy, seconds = have.get((batch, seed)), 0
+            if accuracy is None:
+                accuracy, seconds = train(batch, seed, args, *sets)
+                if args.csv:
+                    add(args.csv, batch, seed, accuracy, seconds)
+            print(f"seed {seed} batch {batch} accuracy {accuracy:.4f} seconds {seconds:.0f}", flush=True)
+            got.append(accuracy)
+        print(f"batch {batch} mean {sum(got) / len(got):.4f}", flush=True)
 
 
 if __name__ == "__main__":

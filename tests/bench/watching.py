@@ -4,16 +4,19 @@ of one run; bytes a second that an idle console writes at 80x24; seconds from st
 
 usage: watching.py [--windows 30] [--seconds 6] [--set KEY=VALUE]...   (BSTUNE names the binary)
 
-The trainer's CPU time is its own and its threads' (utime + stime of /proc/PID/stat), so the consoles' own time is not in it;
-samples are counted between the ends of whole updates. Windows with 0, 1 and 3 consoles follow each other in turn, so
-that a drift of the machine falls on all alike; figures are medians, and the ratios come with a bootstrap interval."""
+The trainer's CPU time is that of all its threads (/proc/PID/task/*/schedstat), so the consoles' own time is not in it; samples
+are counted between the ends of whole updates. Windows with 0, 1 and 3 consoles follow each other, in an order that changes
+from turn to turn, so that a drift of the machine falls on all alike. Two figures come of it: the ratio of the whole process's
+time, with the 95 % interval of the mean of its turns, which has all the noise of the machine; and the time of the control
+thread alone, which is what answers consoles, as a share of the whole."""
 import argparse
 import fcntl
+import itertools
 import json
+import math
 import os
 import pathlib
 import pty
-import random
 import select
 import shutil
 import statistics
@@ -25,7 +28,6 @@ import threading
 import time
 
 BSTUNE = os.path.abspath(os.environ.get("BSTUNE", "build/bstune"))
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Console:
@@ -59,8 +61,14 @@ class Console:
 
 
 def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
+    """Of the whole process, and of its control thread."""
+    whole = control = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        seconds = int((task / "schedstat").read_text().split()[0]) * 1e-9
+        whole += seconds
+        if (task / "comm").read_text().strip() == "bst-control":
+            control += seconds
+    return whole, control
 
 
 def updates(run_dir):
@@ -80,29 +88,26 @@ def edge(run_dir, pid):
 
 
 def window(run_dir, pid, env, n, seconds):
+    """CPU seconds a sample, the control thread's share of them, bytes a second of a console."""
     consoles = [Console(run_dir, env) for _ in range(n)]
     time.sleep(1.5)  # the consoles read the history once; that is arriving, not watching
-    s0, c0 = edge(run_dir, pid)
+    s0, (c0, t0) = edge(run_dir, pid)
     wrote = sum(c.bytes for c in consoles)
     start = time.monotonic()
     time.sleep(seconds)
-    s1, c1 = edge(run_dir, pid)
+    s1, (c1, t1) = edge(run_dir, pid)
     rate = (sum(c.bytes for c in consoles) - wrote) / max(n, 1) / (time.monotonic() - start)
     for c in consoles:
         c.leave()
-    return (c1 - c0) / (s1 - s0), rate
+    return (c1 - c0) / (s1 - s0), (t1 - t0) / (c1 - c0), rate
 
 
-def interval(base, other, rounds=2000):
-    """95 % bootstrap interval of the ratio of medians, windows paired by turn."""
-    rng = random.Random(1)
-    pairs = list(zip(base, other))
-    got = []
-    for _ in range(rounds):
-        pick = [rng.choice(pairs) for _ in pairs]
-        got.append(statistics.median(p[1] for p in pick) / statistics.median(p[0] for p in pick))
-    got.sort()
-    return got[int(0.025 * rounds)], got[int(0.975 * rounds)]
+def interval(base, other):
+    """Ratio and its 95 % interval from the turns' own ratios, by their logarithms."""
+    logs = [math.log(o / b) for b, o in zip(base, other)]
+    mean = statistics.fmean(logs)
+    half = 1.96 * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
 def first_update(place, env, tries=5):
@@ -141,20 +146,20 @@ def main():
     try:
         while not (os.path.exists(f"{run_dir}/metrics.jsonl") and updates(run_dir)):
             time.sleep(0.05)
-        cost, idle = {0: [], 1: [], 3: []}, []
-        for _ in range(args.windows):
-            for n in cost:
-                c, rate = window(run_dir, trainer.pid, env, n, args.seconds)
+        cost, control, idle = {0: [], 1: [], 3: []}, {0: [], 1: [], 3: []}, []
+        orders = list(itertools.permutations(cost))
+        for turn in range(args.windows):
+            for n in orders[turn % len(orders)]:
+                c, share, rate = window(run_dir, trainer.pid, env, n, args.seconds)
                 cost[n].append(c)
+                control[n].append(share)
                 if n == 1:
                     idle.append(rate)
         for n, got in cost.items():
             line = f"{n} consoles: {1e6 * statistics.median(got):.1f} µs of CPU a sample"
             if n:
-                low, high = interval(cost[0], got)
-                ratio = statistics.median(got) / statistics.median(cost[0])
-                line += f", ×{ratio:.4f} of none (95 % {low:.4f} to {high:.4f}, {len(got)} windows)"
-            print(line)
+                line += ", ×{:.4f} of none (95 % {:.4f} to {:.4f}, {} windows)".format(*interval(cost[0], got), len(got))
+            print(f"{line}; the control thread {100 * statistics.median(control[n]):.3f} % (most {100 * max(control[n]):.3f})")
         print(f"a console at 80x24 that nobody touches writes {statistics.median(idle):.0f} bytes/s "
               f"(most {max(idle):.0f})")
     finally:

@@ -13,7 +13,8 @@ Needs torch, safetensors and the Fashion-MNIST files of Debian's dataset-fashion
     a ReLU is 0 but for rounding, its gradient is there or not, and the errors of all tensors in front of it
     are a hundred times their usual ones, on either side by chance: with some of a deep net's million inputs
     at more than every other point. Hence errors are compared by their first quartile over the points, which
-    points without one decide; the share of single tensors over the bound is printed.
+    points without one decide; the share of single tensors over the bound is printed. So is the same share for
+    PyTorch itself when its convolutions go another way (without oneDNN): what chance does to two right programs.
 """
 import gzip
 import math
@@ -285,6 +286,23 @@ def torch_errors(case, states):
     return list(exact), np.array(errors), statistics
 
 
+def compare(ours, own):
+    """Ratio of the errors' first quartiles by tensor; percentage of single errors above twice the other's."""
+    ours = np.array(ours)
+    return np.quantile(ours, 0.25, 0) / np.quantile(own, 0.25, 0), 100 * float((ours > 2 * own).mean())
+
+
+def control(case, states):
+    """PyTorch's other convolutions, by the same measure."""
+    names, own, _ = torch_errors(case, states)
+    with torch.backends.mkldnn.flags(enabled=False):
+        other = torch_errors(case, states)[1]
+    ratio, each = compare(other, own)
+    k = int(ratio.argmax())
+    print(f"{case.name}: PyTorch without oneDNN: gradient error {ratio[k]:.2f} times PyTorch's at worst ({names[k]}), "
+          f"{np.median(ratio):.2f} in the median; {each:.1f} % of single tensors over 2")
+
+
 def check64(driver, case, folder):
     weights = first_weights(driver, case, folder)
     rows, states = run_points(case, weights)
@@ -334,11 +352,10 @@ def check32(driver, case, folder, states, backend, ranks):
                            max(1e-5, 2 * statistics_error[name]))
                 worst_state = max(worst_state, error(got[k], part[k]) / allowed)
     driver("close")
-    ratio = np.quantile(ours, 0.25, 0) / np.quantile(own, 0.25, 0)
+    ratio, each = compare(ours, own)
     k = int(ratio.argmax())
-    each = float((np.array(ours) > 2 * own).mean())
     print(f"{case.name}: {backend} on {ranks}: loss off by {worst_loss:.2g}; gradient error {ratio[k]:.2f} times "
-          f"PyTorch's at worst ({names[k]}), {np.median(ratio):.2f} in the median; {100 * each:.1f} % of single "
+          f"PyTorch's at worst ({names[k]}), {np.median(ratio):.2f} in the median; {each:.1f} % of single "
           f"tensors over 2; state after the update off by {worst_state:.2g} of what that explains")
     return worst_loss <= 1e-5 and ratio[k] <= 2 and worst_state <= 1
 
@@ -348,6 +365,7 @@ def check(driver, folder):
     for case in FULL:
         ok, _, states = check64(driver, case, folder)
         good &= ok
+        control(case, states)
         for backend in ("ref", "cpu"):
             good &= check32(driver, case, folder, states, backend, 1)
     print("all within bounds" if good else "OUT OF BOUNDS")
