@@ -5,7 +5,7 @@
 #include "core/base/err.h"
 
 /* Constants and round function of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3". */
-void bst_philox(uint64_t key, const uint32_t counter[4], uint32_t out[4])
+static inline void philox(uint64_t key, const uint32_t counter[4], uint32_t out[4])
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t a = counter[0], b = counter[1], c = counter[2], d = counter[3];
@@ -24,6 +24,11 @@ void bst_philox(uint64_t key, const uint32_t counter[4], uint32_t out[4])
     out[3] = d;
 }
 
+void bst_philox(uint64_t key, const uint32_t counter[4], uint32_t out[4])
+{
+    philox(key, counter, out);
+}
+
 /* SplitMix64's finaliser, one to one, so that two streams of a seed never share a key. */
 static uint64_t mix(uint64_t x)
 {
@@ -37,10 +42,15 @@ void bst_rng_init(struct bst_rng *r, uint64_t seed, enum bst_rng_stream stream, 
     *r = (struct bst_rng){.seed = seed, .stream = stream, .hi = hi};
 }
 
+static uint64_t key_of(uint64_t seed, uint32_t stream)
+{
+    return mix(seed + stream * UINT64_C(0x9E3779B97F4A7C15));
+}
+
 uint32_t bst_rng_u32(struct bst_rng *r)
 {
     if (!r->left) {
-        uint64_t key = mix(r->seed + r->stream * UINT64_C(0x9E3779B97F4A7C15));
+        uint64_t key = key_of(r->seed, r->stream);
         uint32_t counter[4] = {(uint32_t)r->lo, (uint32_t)(r->lo >> 32), (uint32_t)r->hi,
                                (uint32_t)(r->hi >> 32)};
         bst_philox(key, counter, r->block);
@@ -80,4 +90,15 @@ double bst_rng_normal(struct bst_rng *r)
     double u = 1.0 - bst_rng_uniform(r);
     double angle = 6.283185307179586 * bst_rng_uniform(r);
     return sqrt(-2.0 * log(u)) * cos(angle);
+}
+
+void bst_rng_blocks(uint64_t seed, enum bst_rng_stream stream, uint64_t hi, uint64_t lo,
+                    size_t n_blocks, uint32_t *out)
+{
+    uint64_t key = key_of(seed, stream);
+    for (size_t i = 0; i < n_blocks; i++) {
+        uint32_t counter[4] = {(uint32_t)(lo + i), (uint32_t)((lo + i) >> 32), (uint32_t)hi,
+                               (uint32_t)(hi >> 32)};
+        philox(key, counter, out + 4 * i);
+    }
 }

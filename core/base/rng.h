@@ -3,6 +3,7 @@
 #ifndef BST_BASE_RNG_H
 #define BST_BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Streams keep uses apart: the key is (seed, stream), the counter whatever the use counts. */
@@ -33,5 +34,10 @@ uint64_t bst_rng_u64(struct bst_rng *r);
 uint32_t bst_rng_below(struct bst_rng *r, uint32_t n); /* 0 … n-1, unbiased; n > 0 */
 double bst_rng_uniform(struct bst_rng *r);             /* [0, 1) with 53 bits */
 double bst_rng_normal(struct bst_rng *r);              /* mean 0, deviation 1 */
+
+/* The words of blocks lo … lo+n_blocks-1, four each, of the counter's upper half `hi`: what
+ * bst_rng_u32() gives there, in any order and by any thread. */
+void bst_rng_blocks(uint64_t seed, enum bst_rng_stream stream, uint64_t hi, uint64_t lo,
+                    size_t n_blocks, uint32_t *out);
 
 #endif
