@@ -12,16 +12,25 @@
 #include "core/graph/compile.h"
 
 struct bst_step_result {
-    double loss_sum; /* over samples, not averaged */
+    double loss_sum; /* over targets, not averaged */
     int64_t correct; /* top-1 */
+    int64_t targets; /* labels that counted: samples, or positions that are not ignored */
 };
+
+#define BST_LABEL_IGNORED (-100) /* a position that has no target; PyTorch's number */
 
 /* What an update gives to its instructions. Host memory, valid until bst_program_run() returns. */
 struct bst_step {
-    const uint8_t *images; /* [n, H, W, C] */
-    const int32_t *labels; /* [n] */
-    int n_valid;           /* rows that count: evaluation may fill a batch in part; training: all */
-    double grad_scale;     /* 1 / samples of the whole update: dlogits = (p - t) · grad_scale */
+    const uint8_t *images;                   /* [n, H, W, C] */
+    const int32_t *labels;                   /* [n], of sequences [n, T] */
+    const int32_t *tokens[BST_MAX_STREAMS];  /* [n, T of the stream] */
+    const int32_t *lengths[BST_MAX_STREAMS]; /* [n], what is behind is padding; NULL: none is */
+    int n_valid;       /* samples that count: evaluation may fill a batch in part; training: all */
+    double grad_scale; /* 1 / targets of the whole update: dlogits = (p - t) · grad_scale */
+    /* Dropout's masks are a function of these two, the place in the net and the element of the
+     * sample (drop.h): whatever the split, a second run and a resumed one drop the same. */
+    uint64_t seed;
+    uint64_t position; /* in the stream of samples, of sample 0; sample i is position + i */
     double label_smoothing;
     bool accumulate;                /* add to the parameter gradients instead of overwriting */
     bool only_matmul;               /* bench: run nothing but convolutions and linear layers */

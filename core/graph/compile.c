@@ -134,6 +134,7 @@ enum bst_err bst_pass_init(struct bst_pass *c, const struct bst_graph *g,
         return BST_OK;
     c->p->micro_batch = g->micro_batch;
     c->p->classes = g->classes;
+    memcpy(c->p->length, g->length, sizeof g->length);
     memcpy(c->p->mean, g->mean, sizeof g->mean);
     memcpy(c->p->std, g->std, sizeof g->std);
     c->value_of = all_none(g->n_values);

@@ -7,8 +7,9 @@
 /* Which forward instructions run a second time, just before their results are needed in the
  * backward half, instead of leaving them in memory for the whole of both. Changes no number.
  *
- * A block is what lies between two places where one tensor alone goes on, to a convolution or a
- * linear layer: in a ResNet the stem, each residual block, and the head. */
+ * A block is what lies between two places where one tensor alone goes on, to a convolution, a
+ * linear layer or a layer norm: in a ResNet the stem, each residual block, and the head; in a
+ * Transformer each attention and each feed-forward part. */
 enum bst_recompute_kind {
     BST_RECOMPUTE_NONE,
     BST_RECOMPUTE_AUTO,   /* the cheapest set found with which the arena keeps to `arena_limit` */

@@ -1,6 +1,6 @@
 /* Batch norm takes in the ReLU behind it, the addition of a residual before that ReLU, and on the
- * way back the sum of two gradients that meet there: three passes over memory become one. What a
- * backend cannot do is taken apart again in layout.c. */
+ * way back the sum of two gradients that meet there: three passes over memory become one. A linear
+ * layer takes in the GELU behind it. What a backend cannot do is taken apart again in layout.c. */
 #include "core/graph/passes.h"
 
 #include "core/base/alloc.h"
@@ -127,6 +127,32 @@ static void fuse_join(struct fuse *f, int at)
     f->dead[add - p->instrs] = true;
 }
 
+/* A linear layer takes in the GELU behind it; what it was applied to stays, as a second result,
+ * where backward reads it. Where memory is short the two are left apart: alone, a GELU's second run
+ * is a pass over memory, and with it the layer's product would be made again. */
+static void fuse_gelu(struct fuse *f, int at)
+{
+    struct bst_program *p = f->c->p;
+    const struct bst_instr *gelu = &p->instrs[at];
+    int u = gelu->src[0], i = f->maker[u];
+    if (i < 0 || p->instrs[i].op != BST_I_LINEAR_FWD || p->instrs[i].flags ||
+        f->c->o.recompute.kind != BST_RECOMPUTE_NONE)
+        return;
+    for (int k = 0; k < p->n_forward; k++) { /* read by nothing else on the way forward */
+        for (int s = 0; s < p->instrs[k].n_src; s++) {
+            if (k != at && !f->dead[k] && p->instrs[k].src[s] == u)
+                return;
+        }
+    }
+    struct bst_instr fused = p->instrs[i];
+    fused.flags = BST_IF_GELU;
+    fused.attr.tanh = gelu->attr.tanh;
+    fused.dst[0] = gelu->dst[0];
+    if (f->uses[u] > 1)
+        bst_instr_write(&fused, u);
+    replace(f, at, &fused, &p->instrs[i]);
+}
+
 static void sweep(struct fuse *f)
 {
     struct bst_program *p = f->c->p;
@@ -162,6 +188,8 @@ void bst_pass_fuse(struct bst_pass *c)
             fuse_relu_fwd(&f, i);
         else if (!f.dead[i] && p->instrs[i].op == BST_I_RELU_BWD)
             fuse_relu_bwd(&f, i);
+        else if (!f.dead[i] && p->instrs[i].op == BST_I_GELU_FWD)
+            fuse_gelu(&f, i);
     }
     for (int i = p->n_forward; i < p->n_instrs; i++) {
         if (!f.dead[i] && p->instrs[i].op == BST_I_BN_BWD)

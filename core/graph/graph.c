@@ -74,7 +74,7 @@ static enum bst_err check_all_used(const struct bst_graph *g)
     bool *used = bst_xcalloc((size_t)g->n_values + 1, sizeof *used);
     enum bst_err err = BST_OK;
     for (int i = 0; i < g->n_nodes; i++) {
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < BST_MAX_IN; k++) {
             if (g->nodes[i].in[k] >= 0)
                 used[g->nodes[i].in[k]] = true;
         }

@@ -40,7 +40,7 @@ static bool adds(const struct bst_pass *c, const struct bst_instr *in)
 {
     for (int k = 0; k < in->n_dst; k++) {
         if (c->p->values[in->dst[k]].memory == BST_MEM_GRAD)
-            return c->o.accumulate;
+            return c->o.accumulate || in->adds;
     }
     return false;
 }
@@ -96,10 +96,10 @@ static void append(struct bst_pass *c, const struct bst_instr *in, const struct 
     memcpy(c->inplace[c->p->n_instrs - 1], w->inplace, sizeof w->inplace);
 }
 
-static enum bst_err reorder(struct bst_pass *c, int from, int to, const char *name)
+static enum bst_err reorder(struct bst_pass *c, int from, int to, bool adds, const char *name)
 {
     struct bst_wants w;
-    struct bst_instr in = {.op = BST_I_REORDER, .scratch = -1, .name = name};
+    struct bst_instr in = {.op = BST_I_REORDER, .scratch = -1, .adds = adds, .name = name};
     bst_instr_read(&in, from);
     bst_instr_write(&in, to);
     enum bst_err err = ask(c, &in, &w);
@@ -119,7 +119,7 @@ int bst_pass_expose(struct bst_pass *c, int v)
     set_layout(c, plain, BST_LAYOUT_PLAIN);
     c->p->values[plain].bytes = c->d->layout_bytes(c->be, BST_LAYOUT_PLAIN, &s);
     c->info[plain].output = true;
-    return reorder(c, v, plain, "output") ? -1 : plain;
+    return reorder(c, v, plain, false, "output") ? -1 : plain;
 }
 
 /* *v becomes a copy of it in `layout`, made at most once a half. */
@@ -134,7 +134,7 @@ static enum bst_err reordered(struct layouter *l, int *v, uint32_t layout, const
     const struct bst_shape s = l->c->p->values[*v].shape;
     int copy = bst_pass_add_value(l->c, &s);
     set_layout(l->c, copy, layout);
-    BST_TRY(reorder(l->c, *v, copy, name));
+    BST_TRY(reorder(l->c, *v, copy, false, name));
     if (l->n_copies == l->room_copies) {
         l->room_copies = l->room_copies ? l->room_copies * 2 : 64;
         l->copies = bst_xrealloc(l->copies, (size_t)l->room_copies, sizeof *l->copies);
@@ -203,7 +203,7 @@ static enum bst_err finish(struct layouter *l, struct bst_instr *in, struct bst_
     append(c, in, w);
     for (int k = 0; k < in->n_dst; k++) {
         if (real[k] >= 0)
-            BST_TRY(reorder(c, in->dst[k], real[k], in->name));
+            BST_TRY(reorder(c, in->dst[k], real[k], in->adds >> k & 1, in->name));
     }
     return BST_OK;
 }
@@ -275,12 +275,30 @@ static enum bst_err emit_apart_bwd(struct layouter *l, struct bst_instr *in)
     return emit(l, in);
 }
 
+/* LINEAR_FWD+GELU → LINEAR_FWD; GELU_FWD. */
+static enum bst_err emit_apart_gelu(struct layouter *l, struct bst_instr *in)
+{
+    const struct bst_shape s = l->c->p->values[in->dst[0]].shape;
+    struct bst_instr gelu = {
+        .op = BST_I_GELU_FWD, .attr = in->attr, .scratch = -1, .name = in->name};
+    int y = in->dst[0], u = in->n_dst > 1 ? in->dst[1] : bst_pass_add_value(l->c, &s);
+    in->flags = 0;
+    in->dst[0] = u;
+    in->n_dst = 1;
+    BST_TRY(emit(l, in));
+    bst_instr_read(&gelu, u);
+    bst_instr_write(&gelu, y);
+    return emit(l, &gelu);
+}
+
 static enum bst_err emit(struct layouter *l, struct bst_instr *in)
 {
     struct bst_wants w;
     enum bst_err err = ask(l->c, in, &w);
     if (err == BST_E_UNSUPPORTED && in->flags & BST_IF_DY2)
         return emit_apart_join(l, in);
+    if (err == BST_E_UNSUPPORTED && in->flags & BST_IF_GELU)
+        return emit_apart_gelu(l, in);
     if (err == BST_E_UNSUPPORTED && in->flags)
         return in->op == BST_I_BN_BWD ? emit_apart_bwd(l, in) : emit_apart_fwd(l, in);
     if (err)

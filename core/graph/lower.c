@@ -1,4 +1,5 @@
-/* Graph → forward instructions, one a node, and nothing clever. */
+/* Graph → forward instructions, one a node (in training; evaluation has no dropout), and nothing
+ * clever. */
 #include "core/graph/passes.h"
 
 static int new_value(struct bst_pass *c, const struct bst_shape *s, bool raw)
@@ -37,17 +38,36 @@ static enum bst_instr_op op_of(const struct bst_node *n, bool training)
         [BST_OP_RELU] = BST_I_RELU_FWD,         [BST_OP_ADD] = BST_I_ADD,
         [BST_OP_MAX_POOL] = BST_I_MAX_POOL_FWD, [BST_OP_GLOBAL_AVG_POOL] = BST_I_AVG_POOL_FWD,
         [BST_OP_LINEAR] = BST_I_LINEAR_FWD,     [BST_OP_SOFTMAX_CE] = BST_I_SOFTMAX_CE,
+        [BST_OP_EMBEDDING] = BST_I_EMBED_FWD,   [BST_OP_POSITION] = BST_I_POSITION_FWD,
+        [BST_OP_SINUSOID] = BST_I_SINUSOID,     [BST_OP_LAYER_NORM] = BST_I_LN_FWD,
+        [BST_OP_GELU] = BST_I_GELU_FWD,         [BST_OP_DROPOUT] = BST_I_DROPOUT,
+        [BST_OP_ATTENTION] = BST_I_ATTN_FWD,
     };
     if (n->op == BST_OP_BATCH_NORM)
         return training ? BST_I_BN_TRAIN : BST_I_BN_INFER;
     return ops[n->op];
 }
 
+/* What forward leaves for backward beside its result: statistics, the log-sum-exp of a row. */
+static void lower_saved(struct bst_pass *c, struct bst_instr *in)
+{
+    const struct bst_shape none = {0, {0}};
+    if (c->o.training)
+        bst_instr_write(in, new_value(c, &none, true));
+}
+
 static void lower_node(struct bst_pass *c, const struct bst_node *n)
 {
+    if (n->op == BST_OP_DROPOUT && !c->o.training) { /* drops nothing */
+        c->value_of[n->out] = c->value_of[n->in[0]];
+        return;
+    }
     struct bst_instr *in = bst_pass_add_instr(c, op_of(n, c->o.training), n->name);
     in->window = n->window;
-    for (int i = 0; i < 2 && n->in[i] >= 0; i++)
+    in->attr = n->attr;
+    if (!c->o.training)
+        in->attr.drop = 0;
+    for (int i = 0; i < BST_MAX_IN && n->in[i] >= 0; i++)
         bst_instr_read(in, c->value_of[n->in[i]]);
     if (n->out >= 0) {
         c->value_of[n->out] = new_value(c, &c->g->values[n->out], false);
@@ -64,6 +84,12 @@ static void lower_node(struct bst_pass *c, const struct bst_node *n)
         if (c->o.training)
             bst_instr_write(in, new_value(c, &c->g->values[n->out], true));
         break;
+    case BST_OP_ATTENTION:
+        lower_saved(c, in);
+        break;
+    case BST_OP_LAYER_NORM:
+        lower_saved(c, in);
+        /* fall through */
     default:
         for (int i = 0; i < 2 && n->params[i] >= 0; i++)
             bst_instr_read(in, c->slot_of[n->params[i]]);

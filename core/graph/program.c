@@ -26,6 +26,18 @@ const char *bst_instr_op_name(enum bst_instr_op op)
         [BST_I_LINEAR_BWD_DATA] = "linear_bwd_data",
         [BST_I_LINEAR_BWD_WEIGHT] = "linear_bwd_weight",
         [BST_I_SOFTMAX_CE] = "softmax_ce",
+        [BST_I_EMBED_FWD] = "embed_fwd",
+        [BST_I_EMBED_BWD] = "embed_bwd",
+        [BST_I_POSITION_FWD] = "position_fwd",
+        [BST_I_POSITION_BWD] = "position_bwd",
+        [BST_I_SINUSOID] = "sinusoid",
+        [BST_I_LN_FWD] = "ln_fwd",
+        [BST_I_LN_BWD] = "ln_bwd",
+        [BST_I_GELU_FWD] = "gelu_fwd",
+        [BST_I_GELU_BWD] = "gelu_bwd",
+        [BST_I_DROPOUT] = "dropout",
+        [BST_I_ATTN_FWD] = "attn_fwd",
+        [BST_I_ATTN_BWD] = "attn_bwd",
         [BST_I_REORDER] = "reorder",
     };
     return (unsigned)op < BST_I_N_OPS ? names[op] : "?";
@@ -60,6 +72,7 @@ struct bst_param_table *bst_param_table_new(const struct bst_graph *g)
                 .name = bst_xstrdup(p->name),
                 .kind = p->kind,
                 .init = p->init,
+                .init_scale = p->init_scale,
                 .shape = p->shape,
                 .layout = BST_LAYOUT_ANY,
             };

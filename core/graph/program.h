@@ -23,20 +23,33 @@ enum bst_instr_op {          /* results        <- sources */
     BST_I_MAX_POOL_BWD,      /* dx             <- dy, index */
     BST_I_AVG_POOL_FWD,      /* y              <- x */
     BST_I_AVG_POOL_BWD,      /* dx             <- dy */
-    BST_I_LINEAR_FWD,        /* y              <- x, weight, bias */
+    BST_I_LINEAR_FWD,        /* y[, u]         <- x, weight[, bias] */
     BST_I_LINEAR_BWD_DATA,   /* dx             <- dy, weight */
-    BST_I_LINEAR_BWD_WEIGHT, /* dweight, dbias <- x, dy */
+    BST_I_LINEAR_BWD_WEIGHT, /* dweight[, dbias] <- x, dy */
     BST_I_SOFTMAX_CE,        /* [dlogits]      <- logits, the step's labels; adds to its result */
+    BST_I_EMBED_FWD,         /* y              <- table, the step's tokens */
+    BST_I_EMBED_BWD,         /* dtable         <- dy, the step's tokens */
+    BST_I_POSITION_FWD,      /* y              <- x, table */
+    BST_I_POSITION_BWD,      /* dtable         <- dy */
+    BST_I_SINUSOID,          /* y              <- x */
+    BST_I_LN_FWD,            /* y[, saved]     <- x, scale, shift */
+    BST_I_LN_BWD,            /* dx, dscale, dshift <- dy, x, scale, saved */
+    BST_I_GELU_FWD,          /* y              <- x */
+    BST_I_GELU_BWD,          /* dx             <- dy, x */
+    BST_I_DROPOUT,           /* y              <- x; and backward dx <- dy, by the same mask */
+    BST_I_ATTN_FWD,          /* y[, lse]       <- q, k, v | qkv */
+    BST_I_ATTN_BWD,          /* dq, dk, dv     <- dy, q, k, v, y, lse | dqkv <- dy, qkv, y, lse */
     BST_I_REORDER,           /* dst            <- src: same numbers, other layout */
     BST_I_N_OPS
 };
 /* clang-format on */
 /* Every destination is overwritten, but one in BST_MEM_GRAD (dweight, dbias, dscale, dshift) is
- * added to when the step says `accumulate`. Where the layout a backend wants for a gradient is not
- * the parameter's, the compiler makes the instruction write a value in the arena, which is
- * overwritten like any other, and puts a BST_I_REORDER into BST_MEM_GRAD behind it: that one then
- * adds. So the rule for a backend is one: a destination is added to if p->values[in->dst[i]].memory
- * is BST_MEM_GRAD and step->accumulate. */
+ * added to when the step says `accumulate`, or when the bit of the destination in `adds` is
+ * set: the parameter has another use, whose instruction ran before. Where the layout a backend
+ * wants for a gradient is not the parameter's, the compiler makes the instruction write a value in
+ * the arena, which is overwritten like any other, and puts a BST_I_REORDER into BST_MEM_GRAD behind
+ * it: that one then adds. So the rule for a backend is one: a destination is added to if
+ * p->values[in->dst[i]].memory is BST_MEM_GRAD and step->accumulate or bit i of in->adds. */
 const char *bst_instr_op_name(enum bst_instr_op op);
 
 enum {
@@ -46,6 +59,8 @@ enum {
     BST_IF_DY2 = 4,      /* BN_BWD: the incoming gradient is dy + dy2 (dy2 is the last source) */
     BST_IF_AGAIN = 8,    /* BN_TRAIN, a second run: the statistics are those saved by the first, the
                             last source; writes y alone and moves no running statistic */
+    BST_IF_GELU = 16, /* LINEAR_FWD: a GELU follows and is part of the instruction; u, what it was
+                         applied to, is a second result where backward reads it */
 };
 
 enum bst_memory {
@@ -77,7 +92,9 @@ struct bst_value {
 struct bst_instr {
     enum bst_instr_op op;
     unsigned flags;
+    unsigned adds; /* bit k: destination k, a parameter's gradient, is added to in any case */
     struct bst_window window;
+    struct bst_attr attr;
     int src[BST_MAX_SRC], n_src; /* values */
     int dst[BST_MAX_DST], n_dst;
     int scratch;      /* value or -1 */
@@ -86,6 +103,12 @@ struct bst_instr {
     bool again;       /* second run, in the backward half, of a forward instruction, whose name and
                          handle it shares; it must give the same bits */
 };
+
+/* ATTN_*: queries, keys and values lie side by side in one value, as their gradients do. */
+static inline bool bst_instr_is_packed(const struct bst_instr *in)
+{
+    return in->n_src == (in->op == BST_I_ATTN_FWD ? 1 : 4);
+}
 
 /* What of the arena is alive when most is, the gaps that the plan could not fill added: the sum is
  * arena_bytes. */
@@ -102,6 +125,7 @@ struct bst_param_slot {
     char *name;
     enum bst_param_kind kind;
     enum bst_init init;
+    double init_scale;
     struct bst_shape shape;
     uint32_t layout;
     size_t bytes;
@@ -133,6 +157,7 @@ struct bst_program {
     struct bst_param_table *params; /* borrowed */
     float mean[4], std[4];
     int classes;
+    int length[BST_MAX_STREAMS];         /* tokens a sample in each stream of the step */
     const struct bst_describe *describe; /* borrowed, with be: release() of the handles */
     struct bst_be *be;
 };

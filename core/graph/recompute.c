@@ -45,20 +45,47 @@ static double elements(const struct bst_program *p, int v)
     return (double)bst_shape_count(&p->values[v].shape);
 }
 
-/* Multiplications and additions of one pass over a convolution or a linear layer. */
+/* Each position of y meets the whole weight, whichever way round that lies. */
+static double linear_operations(const struct bst_program *p, int y, int weight)
+{
+    const struct bst_shape *s = &p->values[y].shape;
+    return 2 * elements(p, y) / (double)s->d[s->rank - 1] * elements(p, weight);
+}
+
+/* Of `products` products over all pairs of query and key; sources from `at` on. A causal mask
+ * spares half. */
+static double attention_operations(const struct bst_program *p, const struct bst_instr *in, int at,
+                                   int products)
+{
+    const struct bst_shape *q = &p->values[in->src[at]].shape;
+    bool packed = bst_instr_is_packed(in);
+    const struct bst_shape *k = packed ? q : &p->values[in->src[at + 1]].shape;
+    double width = (double)q->d[2] / (packed ? 3 : 1);
+    double ops = 2.0 * products * (double)q->d[0] * (double)q->d[1] * (double)k->d[1] * width;
+    return in->attr.causal ? ops / 2 : ops;
+}
+
+/* Multiplications and additions of one pass over a matrix product. */
 static double operations(const struct bst_program *p, const struct bst_instr *in)
 {
     switch (in->op) {
-    case BST_I_CONV_FWD:
-    case BST_I_LINEAR_FWD: /* each result: a row of the weight */
+    case BST_I_LINEAR_FWD:
+        return linear_operations(p, in->dst[0], in->src[1]);
+    case BST_I_LINEAR_BWD_DATA:
+        return linear_operations(p, in->src[0], in->src[1]);
+    case BST_I_LINEAR_BWD_WEIGHT:
+        return linear_operations(p, in->src[1], in->dst[0]);
+    case BST_I_ATTN_FWD:
+        return attention_operations(p, in, 0, 2);
+    case BST_I_ATTN_BWD:
+        return attention_operations(p, in, 1, 5);
+    case BST_I_CONV_FWD: /* each result: a row of the weight */
         return 2 * elements(p, in->dst[0]) * elements(p, in->src[1]) /
                (double)p->values[in->src[1]].shape.d[0];
     case BST_I_CONV_BWD_DATA:
-    case BST_I_LINEAR_BWD_DATA:
         return 2 * elements(p, in->src[0]) * elements(p, in->src[1]) /
                (double)p->values[in->src[1]].shape.d[0];
     case BST_I_CONV_BWD_WEIGHT:
-    case BST_I_LINEAR_BWD_WEIGHT:
         return 2 * elements(p, in->src[1]) * elements(p, in->dst[0]) /
                (double)p->values[in->dst[0]].shape.d[0];
     default:
@@ -225,6 +252,12 @@ static bool is_matmul(const struct bst_instr *in)
     return in->op == BST_I_CONV_FWD || in->op == BST_I_LINEAR_FWD;
 }
 
+/* What a block may begin with; in a Transformer that normalises first, the layer norm. */
+static bool may_begin(const struct bst_instr *in)
+{
+    return is_matmul(in) || in->op == BST_I_LN_FWD;
+}
+
 /* Tensors made before instruction `at` and read from there on; *only is one of them. */
 static int n_crossing(const struct bst_pass *c, int at, int *only)
 {
@@ -260,7 +293,7 @@ static int find_blocks(const struct bst_pass *c, int *out)
         int next = i;
         while (next < p->n_forward && p->instrs[next].op == BST_I_REORDER)
             next++; /* belongs to what reads it */
-        if (has_matmul && next < p->n_forward && is_matmul(&p->instrs[next]) &&
+        if (has_matmul && next < p->n_forward && may_begin(&p->instrs[next]) &&
             n_crossing(c, i, &v) == 1) {
             n++;
             has_matmul = false;

@@ -39,7 +39,7 @@ static enum bst_err check_groups(const struct bst_trainer *t, const int *matched
 static bool decays(const struct bst_train_cfg *cfg, enum bst_param_kind kind)
 {
     return cfg->decay_bn_and_bias || kind == BST_PARAM_CONV_WEIGHT ||
-           kind == BST_PARAM_LINEAR_WEIGHT;
+           kind == BST_PARAM_LINEAR_WEIGHT || kind == BST_PARAM_EMBEDDING;
 }
 
 /* Padding between neighbours is zero and stays so under any rate: a run may sweep it along. */

@@ -1,7 +1,9 @@
 /* Starting values, as PyTorch's ResNets have them: Kaiming normal over fan-out for convolutions (He
- * et al. 2015), uniform ±1/√fan-in for the linear layer and its bias, 1 and 0 for batch norm. A
- * number depends on the seed, the parameter's place in the table and its own place in the
- * parameter, and on nothing else: every rank, layout and thread count gets the same. */
+ * et al. 2015), uniform ±1/√fan-in for the linear layer and its bias, 1 and 0 for batch norm; and
+ * as Transformers have them: normal of a deviation that the net names, or uniform over fan-in and
+ * fan-out (Glorot and Bengio 2010). A number depends on the seed, the parameter's place in the
+ * table and its own place in the parameter, and on nothing else: every rank, layout and thread
+ * count gets the same. */
 #include <math.h>
 #include <string.h>
 
@@ -44,6 +46,10 @@ static struct draw draw_of(const struct bst_param_table *p, const struct bst_par
         for (int i = 1; i < w->rank; i++)
             fan_in *= (double)w->d[i];
         d.scale = 1 / sqrt(fan_in);
+    } else if (slot->init == BST_INIT_NORMAL) {
+        d.scale = slot->init_scale;
+    } else if (slot->init == BST_INIT_XAVIER_UNIFORM) {
+        d.scale = sqrt(6 / (double)(s->d[0] + s->d[1]));
     }
     return d;
 }
@@ -53,9 +59,9 @@ static void draw_chunk(uint64_t seed, int param, int64_t chunk, struct draw d, d
 {
     struct bst_rng r;
     bst_rng_init(&r, seed, BST_RNG_INIT, (uint64_t)param << 32 | (uint64_t)chunk);
+    bool normal = d.kind == BST_INIT_KAIMING_FAN_OUT || d.kind == BST_INIT_NORMAL;
     for (int64_t i = 0; i < n; i++)
-        out[i] = d.kind == BST_INIT_KAIMING_FAN_OUT ? d.scale * bst_rng_normal(&r)
-                                                    : d.scale * (2 * bst_rng_uniform(&r) - 1);
+        out[i] = normal ? d.scale * bst_rng_normal(&r) : d.scale * (2 * bst_rng_uniform(&r) - 1);
 }
 
 static void fill(uint64_t seed, int param, struct draw d, double *out, int64_t n)

@@ -66,8 +66,9 @@ static void trace_batch(struct rank *k, const struct bst_update_req *req, const 
         memcpy(k->t->trace + (first - req->first), b->index, (size_t)b->n * sizeof *b->index);
 }
 
+/* `first`: stream position of the batch's first sample. */
 static enum bst_err run_batch(struct rank *k, const struct job *job, const struct bst_batch *b,
-                              bool accumulate, double *tally)
+                              uint64_t first, bool accumulate, double *tally)
 {
     const struct bst_train_cfg *cfg = &k->t->cfg;
     struct bst_program *p = NULL;
@@ -78,6 +79,8 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
         .n_valid = b->n,
         .grad_scale = 1.0 / (double)job->req->batch,
         .label_smoothing = job->req->label_smoothing,
+        .seed = cfg->seed,
+        .position = first,
         .accumulate = accumulate,
         .only_matmul = job->req->only_matmul,
         .result = &result,
@@ -136,7 +139,7 @@ static enum bst_err run_micros(struct rank *k, const struct job *job, double *ta
         BST_TRY(bst_loader_take(k->loader[BST_TRAIN], r.first, r.n, job->stop, &b));
         ask_ahead(k, job->req, i);
         trace_batch(k, job->req, &b, r.first);
-        enum bst_err err = run_batch(k, job, &b, i > 0, tally);
+        enum bst_err err = run_batch(k, job, &b, r.first, i > 0, tally);
         bst_loader_give_back(k->loader[BST_TRAIN], &b);
         if (!err && i == 0 && n > 1 && measures(k, job, true))
             err = measure_part(k, job, r.n, tally);

@@ -131,7 +131,7 @@ void rig_close(struct rig *r)
 
 enum bst_err rig_pass(struct rig *r)
 {
-    r->result = (struct bst_step_result){0, 0};
+    r->result = (struct bst_step_result){0};
     return bst_program_run(r->b, r->program, &r->m, &r->step, 0, r->program->n_instrs, NULL);
 }
 

@@ -1,18 +1,38 @@
-/* y[n, k] = Σ_c x[n, c] · w[k, c] + b[k], and its gradients. */
+/* y[r, k] = Σ_c x[r, c] · w[k, c] + b[k] for every row r of the axes before the last, with the GELU
+ * that may be part of it, and the gradients. The weight is [out, in], or [in, out]. */
 #include "core/backend/ref/ref_real.h"
+
+struct layer {
+    int64_t rows, in, out;
+    int64_t step_in, step_out; /* between neighbours of the weight along either axis */
+};
+
+static struct layer layer_of(const struct ref_call *c, const struct bst_shape *x,
+                             const struct bst_shape *y)
+{
+    struct layer l = {ref_rows(x), ref_width(x), ref_width(y), 1, ref_width(x)};
+    if (c->in->attr.in_out) {
+        l.step_in = l.out;
+        l.step_out = 1;
+    }
+    return l;
+}
 
 enum bst_err REF(linear_fwd)(const struct ref_call *c)
 {
-    const real *x = c->src[0], *w = c->src[1], *b = c->src[2];
-    real *y = c->dst[0];
-    int64_t rows = ref_src_shape(c, 0)->d[0], in = ref_src_shape(c, 0)->d[1];
-    int64_t out = ref_dst_shape(c, 0)->d[1];
-    for (int64_t n = 0; n < rows; n++) {
-        for (int64_t k = 0; k < out; k++) {
+    const real *x = c->src[0], *w = c->src[1], *b = c->in->n_src > 2 ? c->src[2] : NULL;
+    real *y = c->dst[0], *u = c->in->n_dst > 1 ? c->dst[1] : NULL;
+    struct layer l = layer_of(c, ref_src_shape(c, 0), ref_dst_shape(c, 0));
+    bool gelu = c->in->flags & BST_IF_GELU;
+    for (int64_t n = 0; n < l.rows; n++) {
+        for (int64_t k = 0; k < l.out; k++) {
             double sum = 0;
-            for (int64_t i = 0; i < in; i++)
-                sum += (double)x[n * in + i] * (double)w[k * in + i];
-            y[n * out + k] = (real)(sum + (double)b[k]);
+            for (int64_t i = 0; i < l.in; i++)
+                sum += (double)x[n * l.in + i] * (double)w[k * l.step_out + i * l.step_in];
+            real v = (real)(sum + (b ? (double)b[k] : 0));
+            if (u)
+                u[n * l.out + k] = v;
+            y[n * l.out + k] = gelu ? (real)REF(gelu)((double)v, c->in->attr.tanh) : v;
         }
     }
     return BST_OK;
@@ -22,37 +42,44 @@ enum bst_err REF(linear_bwd_data)(const struct ref_call *c)
 {
     const real *dy = c->src[0], *w = c->src[1];
     real *dx = c->dst[0];
-    int64_t rows = ref_dst_shape(c, 0)->d[0], in = ref_dst_shape(c, 0)->d[1];
-    int64_t out = ref_src_shape(c, 0)->d[1];
-    for (int64_t n = 0; n < rows; n++) {
-        for (int64_t i = 0; i < in; i++) {
+    struct layer l = layer_of(c, ref_dst_shape(c, 0), ref_src_shape(c, 0));
+    for (int64_t n = 0; n < l.rows; n++) {
+        for (int64_t i = 0; i < l.in; i++) {
             double sum = 0;
-            for (int64_t k = 0; k < out; k++)
-                sum += (double)dy[n * out + k] * (double)w[k * in + i];
-            dx[n * in + i] = (real)sum;
+            for (int64_t k = 0; k < l.out; k++)
+                sum += (double)dy[n * l.out + k] * (double)w[k * l.step_out + i * l.step_in];
+            dx[n * l.in + i] = (real)sum;
         }
     }
     return BST_OK;
 }
 
+static void bias_gradient(const struct ref_call *c, const struct layer *l, const real *dy)
+{
+    real *db = c->dst[1];
+    for (int64_t k = 0; k < l->out; k++) {
+        double sum = 0;
+        for (int64_t n = 0; n < l->rows; n++)
+            sum += (double)dy[n * l->out + k];
+        db[k] = (real)(ref_adds(c, 1) ? (double)db[k] + sum : sum);
+    }
+}
+
 enum bst_err REF(linear_bwd_weight)(const struct ref_call *c)
 {
     const real *x = c->src[0], *dy = c->src[1];
-    real *dw = c->dst[0], *db = c->dst[1];
-    int64_t rows = ref_src_shape(c, 0)->d[0], in = ref_src_shape(c, 0)->d[1];
-    int64_t out = ref_src_shape(c, 1)->d[1];
-    for (int64_t k = 0; k < out; k++) {
-        for (int64_t i = 0; i < in; i++) {
+    real *dw = c->dst[0];
+    struct layer l = layer_of(c, ref_src_shape(c, 0), ref_src_shape(c, 1));
+    for (int64_t k = 0; k < l.out; k++) {
+        for (int64_t i = 0; i < l.in; i++) {
             double sum = 0;
-            for (int64_t n = 0; n < rows; n++)
-                sum += (double)dy[n * out + k] * (double)x[n * in + i];
-            real *to = &dw[k * in + i];
+            for (int64_t n = 0; n < l.rows; n++)
+                sum += (double)dy[n * l.out + k] * (double)x[n * l.in + i];
+            real *to = &dw[k * l.step_out + i * l.step_in];
             *to = (real)(ref_adds(c, 0) ? (double)*to + sum : sum);
         }
-        double sum = 0;
-        for (int64_t n = 0; n < rows; n++)
-            sum += (double)dy[n * out + k];
-        db[k] = (real)(ref_adds(c, 1) ? (double)db[k] + sum : sum);
     }
+    if (c->in->n_dst > 1)
+        bias_gradient(c, &l, dy);
     return BST_OK;
 }

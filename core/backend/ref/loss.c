@@ -31,24 +31,27 @@ static void row(const struct ref_call *c, const real *z, int64_t k, int64_t labe
     }
     c->step->result->loss_sum += loss;
     c->step->result->correct += arg_max == label;
+    c->step->result->targets++;
 }
 
+/* Of sequences every position has a label, but those that are to be ignored. */
 enum bst_err REF(softmax_ce)(const struct ref_call *c)
 {
     const struct bst_shape *s = ref_src_shape(c, 0);
     const real *z = c->src[0];
     real *dz = c->in->n_dst ? c->dst[0] : NULL;
-    int64_t k = s->d[1];
-    for (int64_t n = 0; n < s->d[0]; n++) {
-        if (n >= c->step->n_valid) {
+    int64_t k = ref_width(s), rows = ref_rows(s), per_sample = rows / s->d[0];
+    for (int64_t n = 0; n < rows; n++) {
+        bool counts = n / per_sample < c->step->n_valid;
+        int32_t label = counts ? c->step->labels[n] : BST_LABEL_IGNORED;
+        if (label == BST_LABEL_IGNORED) {
             for (int64_t i = 0; dz && i < k; i++)
                 dz[n * k + i] = 0;
             continue;
         }
-        int32_t label = c->step->labels[n];
         if (label < 0 || label >= k)
             return bst_fail(BST_E_RANGE, "label %d of sample %d; the net has %d classes",
-                            (int)label, (int)n, (int)k);
+                            (int)label, (int)(n / per_sample), (int)k);
         row(c, z + n * k, k, label, dz ? dz + n * k : NULL);
     }
     return BST_OK;

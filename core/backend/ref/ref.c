@@ -28,6 +28,18 @@ static enum bst_err (*const run_op[BST_I_N_OPS])(const struct ref_call *) = {
     [BST_I_LINEAR_BWD_DATA] = REF(linear_bwd_data),
     [BST_I_LINEAR_BWD_WEIGHT] = REF(linear_bwd_weight),
     [BST_I_SOFTMAX_CE] = REF(softmax_ce),
+    [BST_I_EMBED_FWD] = REF(embed_fwd),
+    [BST_I_EMBED_BWD] = REF(embed_bwd),
+    [BST_I_POSITION_FWD] = REF(position_fwd),
+    [BST_I_POSITION_BWD] = REF(position_bwd),
+    [BST_I_SINUSOID] = REF(sinusoid),
+    [BST_I_LN_FWD] = REF(ln_fwd),
+    [BST_I_LN_BWD] = REF(ln_bwd),
+    [BST_I_GELU_FWD] = REF(gelu_fwd),
+    [BST_I_GELU_BWD] = REF(gelu_bwd),
+    [BST_I_DROPOUT] = REF(dropout),
+    [BST_I_ATTN_FWD] = REF(attn_fwd),
+    [BST_I_ATTN_BWD] = REF(attn_bwd),
     [BST_I_REORDER] = REF(reorder),
 };
 
@@ -67,11 +79,40 @@ static void describe_bn(const struct bst_program *p, const struct bst_instr *in,
     w->raw_bytes[1] = 2 * sizeof(double) * (size_t)p->values[in->src[0]].shape.d[1];
 }
 
+static void describe_seq(const struct bst_program *p, const struct bst_instr *in,
+                         struct bst_wants *w)
+{
+    const struct bst_shape *s = &p->values[in->src[0]].shape;
+    switch (in->op) {
+    case BST_I_LN_FWD:
+        w->raw_bytes[1] = 2 * sizeof(double) * (size_t)ref_rows(s);
+        break;
+    case BST_I_LN_BWD:
+        w->inplace[0] = 0;
+        w->scratch_bytes = 2 * sizeof(double) * (size_t)ref_width(s);
+        break;
+    case BST_I_ATTN_FWD:
+        w->raw_bytes[1] = REF(attn_saved_bytes)(p, in);
+        w->scratch_bytes = REF(attn_scratch_bytes)(p, in);
+        break;
+    case BST_I_ATTN_BWD: /* a head is read whole before its keys' and values' gradients are written
+                          */
+        for (int k = 0; k < in->n_dst; k++)
+            w->inplace[k] = 1 + k;
+        w->scratch_bytes = REF(attn_scratch_bytes)(p, in);
+        break;
+    default:
+        break;
+    }
+}
+
 static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
                              const struct bst_instr *in, bool accumulate, struct bst_wants *w)
 {
     (void)be;
     (void)accumulate;
+    if (!run_op[in->op])
+        return bst_fail(BST_E_UNSUPPORTED, "the backend does not have this operation");
     for (int k = 0; k < in->n_src; k++)
         w->src[k] = BST_LAYOUT_PLAIN;
     for (int k = 0; k < in->n_dst; k++)
@@ -94,10 +135,15 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
     case BST_I_RELU_BWD:
     case BST_I_ADD:
     case BST_I_SOFTMAX_CE:
+    case BST_I_POSITION_FWD:
+    case BST_I_SINUSOID:
+    case BST_I_GELU_FWD:
+    case BST_I_GELU_BWD:
+    case BST_I_DROPOUT:
         w->inplace[0] = 0;
         break;
     default:
-        break;
+        describe_seq(p, in, w);
     }
     return BST_OK;
 }

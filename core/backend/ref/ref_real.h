@@ -41,7 +41,19 @@ static inline const struct bst_shape *ref_dst_shape(const struct ref_call *c, in
 /* Whether destination k is added to (program.h). */
 static inline bool ref_adds(const struct ref_call *c, int k)
 {
-    return c->step->accumulate && c->p->values[c->in->dst[k]].memory == BST_MEM_GRAD;
+    bool adds = c->step->accumulate || c->in->adds >> k & 1;
+    return adds && c->p->values[c->in->dst[k]].memory == BST_MEM_GRAD;
+}
+
+/* Rows and columns of a value whose last axis an instruction works along. */
+static inline int64_t ref_width(const struct bst_shape *s)
+{
+    return s->d[s->rank - 1];
+}
+
+static inline int64_t ref_rows(const struct bst_shape *s)
+{
+    return bst_shape_count(s) / ref_width(s);
 }
 
 /* NaN passes, as in PyTorch: a diverged net must not look healthy. */
@@ -69,6 +81,24 @@ enum bst_err REF(linear_fwd)(const struct ref_call *c);
 enum bst_err REF(linear_bwd_data)(const struct ref_call *c);
 enum bst_err REF(linear_bwd_weight)(const struct ref_call *c);
 enum bst_err REF(softmax_ce)(const struct ref_call *c);
+enum bst_err REF(embed_fwd)(const struct ref_call *c);
+enum bst_err REF(embed_bwd)(const struct ref_call *c);
+enum bst_err REF(position_fwd)(const struct ref_call *c);
+enum bst_err REF(position_bwd)(const struct ref_call *c);
+enum bst_err REF(sinusoid)(const struct ref_call *c);
+enum bst_err REF(ln_fwd)(const struct ref_call *c);
+enum bst_err REF(ln_bwd)(const struct ref_call *c);
+enum bst_err REF(gelu_fwd)(const struct ref_call *c);
+enum bst_err REF(gelu_bwd)(const struct ref_call *c);
+enum bst_err REF(dropout)(const struct ref_call *c);
+enum bst_err REF(attn_fwd)(const struct ref_call *c);
+enum bst_err REF(attn_bwd)(const struct ref_call *c);
+
+/* attention.c */
+size_t REF(attn_saved_bytes)(const struct bst_program *p, const struct bst_instr *in);
+size_t REF(attn_scratch_bytes)(const struct bst_program *p, const struct bst_instr *in);
+
+double REF(gelu)(double x, bool by_tanh); /* gelu.c */
 
 /* flat.c: the slots of struct bst_backend of the same names */
 enum bst_err REF(export_plain)(struct bst_be *be, const struct bst_param_slot *slot, const void *at,

@@ -1,0 +1,105 @@
+/* Where sequences begin: rows of a table by token, and what tells positions apart. */
+#include <math.h>
+#include <string.h>
+
+#include "core/backend/ref/ref_real.h"
+
+/* The step's tokens of an embedding over [N, T, D]; *rows of them count. */
+static enum bst_err tokens_of(const struct ref_call *c, const struct bst_shape *s, int64_t table,
+                              const int32_t **tokens, int64_t *rows)
+{
+    int stream = c->in->attr.stream;
+    *tokens = c->step->tokens[stream];
+    *rows = c->step->n_valid * s->d[1];
+    if (!*tokens || c->step->n_valid > s->d[0])
+        return bst_fail(BST_E_ARG, "the step has no tokens of stream %d for %d samples", stream,
+                        c->step->n_valid);
+    for (int64_t i = 0; i < *rows; i++) {
+        if ((*tokens)[i] < 0 || (*tokens)[i] >= table)
+            return bst_fail(BST_E_RANGE, "token %d at position %d of sample %d; the table has %d",
+                            (int)(*tokens)[i], (int)(i % s->d[1]), (int)(i / s->d[1]), (int)table);
+    }
+    return BST_OK;
+}
+
+/* Samples that do not count are 0. */
+enum bst_err REF(embed_fwd)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_dst_shape(c, 0);
+    const real *w = c->src[0];
+    real *y = c->dst[0];
+    const int32_t *tokens;
+    int64_t rows, d = s->d[2];
+    BST_TRY(tokens_of(c, s, ref_src_shape(c, 0)->d[0], &tokens, &rows));
+    memset(y, 0, (size_t)bst_shape_count(s) * sizeof *y);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < d; i++)
+            y[r * d + i] = (real)((double)w[tokens[r] * d + i] * c->in->attr.scale);
+    }
+    return BST_OK;
+}
+
+/* One row of the table at a time, its sum in double: what a token adds is in the order of the
+ * batch. */
+enum bst_err REF(embed_bwd)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_src_shape(c, 0);
+    const real *dy = c->src[0];
+    real *dw = c->dst[0];
+    const int32_t *tokens;
+    int64_t rows, d = s->d[2], table = ref_dst_shape(c, 0)->d[0];
+    BST_TRY(tokens_of(c, s, table, &tokens, &rows));
+    for (int64_t t = 0; t < table; t++) {
+        for (int64_t i = 0; i < d; i++) {
+            double sum = 0;
+            for (int64_t r = 0; r < rows; r++)
+                sum += tokens[r] == t ? (double)dy[r * d + i] : 0;
+            real *to = &dw[t * d + i];
+            sum *= c->in->attr.scale;
+            *to = (real)(ref_adds(c, 0) ? (double)*to + sum : sum);
+        }
+    }
+    return BST_OK;
+}
+
+enum bst_err REF(position_fwd)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_dst_shape(c, 0);
+    const real *x = c->src[0], *w = c->src[1];
+    real *y = c->dst[0];
+    int64_t td = s->d[1] * s->d[2];
+    for (int64_t i = 0, n = bst_shape_count(s); i < n; i++)
+        y[i] = x[i] + w[i % td];
+    return BST_OK;
+}
+
+/* Positions past the sequences' length have no gradient. */
+enum bst_err REF(position_bwd)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_src_shape(c, 0);
+    const real *dy = c->src[0];
+    real *dw = c->dst[0];
+    int64_t td = s->d[1] * s->d[2];
+    for (int64_t i = 0, n = bst_shape_count(ref_dst_shape(c, 0)); i < n; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < s->d[0] && i < td; k++)
+            sum += (double)dy[k * td + i];
+        dw[i] = (real)(ref_adds(c, 0) ? (double)dw[i] + sum : sum);
+    }
+    return BST_OK;
+}
+
+/* Vaswani et al. 2017, 3.5: PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(the same). */
+enum bst_err REF(sinusoid)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_dst_shape(c, 0);
+    const real *x = c->src[0];
+    real *y = c->dst[0];
+    int64_t d = s->d[2];
+    for (int64_t i = 0, n = bst_shape_count(s); i < n; i++) {
+        int64_t t = i / d % s->d[1], k = i % d;
+        double angle = (double)t / pow(10000, (double)(k - k % 2) / (double)d);
+        y[i] = x[i] + (real)(k % 2 ? cos(angle) : sin(angle));
+    }
+    return BST_OK;
+}
