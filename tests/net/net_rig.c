@@ -84,6 +84,7 @@ static double start_value(struct bst_rng *rng, const struct bst_param_slot *s)
     case BST_PARAM_LINEAR_WEIGHT:
         return x / sqrt((double)s->shape.d[1]);
     case BST_PARAM_BN_SCALE:
+    case BST_PARAM_LN_SCALE:
         return 1 + 0.2 * x;
     case BST_PARAM_BN_VAR:
         return 0.5 + fabs(x);
@@ -118,11 +119,17 @@ void net_run(struct net_rig *r, const struct net_batch *batch, const struct net_
         .grad_scale = pass->grad_scale,
         .label_smoothing = pass->smoothing,
         .accumulate = pass->accumulate,
-        .result = &r->result,
     };
+    net_run_step(r, pass->program, &step);
+}
+
+void net_run_step(struct net_rig *r, int program, struct bst_step *step)
+{
+    const struct bst_program *p = r->programs[program];
     r->result = (struct bst_step_result){0};
+    step->result = &r->result;
     memset(r->mem.base[BST_MEM_ARENA], 0xff, r->bytes[BST_MEM_ARENA]);
-    net_must(bst_program_run(r->b, p, &r->mem, &step, 0, p->n_instrs, NULL), "run");
+    net_must(bst_program_run(r->b, p, &r->mem, step, 0, p->n_instrs, NULL), "run");
 }
 
 void net_close(struct net_rig *r)

@@ -45,6 +45,9 @@ struct net_pass {
 /* Poisons the arena with NaN, then runs all of the program, or the first half without gradients. */
 void net_run(struct net_rig *r, const struct net_batch *batch, const struct net_pass *pass);
 
+/* The same with a step of the caller's, whose result it sets. */
+void net_run_step(struct net_rig *r, int program, struct bst_step *step);
+
 /* One parameter-shaped tensor of a memory as doubles; statistics in BST_MEM_STAGED or _WEIGHT. */
 void net_get(struct net_rig *r, enum bst_memory m, int slot, double *out);
 void net_set(struct net_rig *r, enum bst_memory m, int slot, const double *in);

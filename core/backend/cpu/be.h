@@ -6,10 +6,12 @@
 #include "core/backend/backend.h"
 #include "core/backend/cpu/dnnl_shim.h"
 #include "core/backend/cpu/vec.h"
+#include "core/backend/cpu/vec_seq.h"
 
 struct bst_be {
     struct shim *shim;
     const struct cpu_vec *vec;
+    const struct cpu_vec_seq *seq;
     int threads;
 };
 
@@ -29,8 +31,9 @@ struct cpu_handle {
     struct cpu_act out;  /* of the destination, where it differs */
     size_t count;        /* reals of the destination, padding included */
     size_t count2;       /* of the second (dbias) */
-    float *table;        /* image: a channel's 256 values */
+    float *table;        /* image: a channel's 256 values; sinusoid: [T, D] */
     bool grey;           /* grey.c instead of a primitive */
+    bool gemm;           /* linear.c: a plain matrix product instead of a primitive */
 };
 
 struct cpu_call {
@@ -53,7 +56,12 @@ extern const struct cpu_op cpu_op_image, cpu_op_conv_fwd, cpu_op_conv_bwd_data,
     cpu_op_conv_bwd_weight, cpu_op_bn_train, cpu_op_bn_infer, cpu_op_bn_bwd, cpu_op_relu_fwd,
     cpu_op_relu_bwd, cpu_op_add, cpu_op_max_pool_fwd, cpu_op_max_pool_bwd, cpu_op_avg_pool_fwd,
     cpu_op_avg_pool_bwd, cpu_op_linear_fwd, cpu_op_linear_bwd_data, cpu_op_linear_bwd_weight,
-    cpu_op_softmax_ce, cpu_op_reorder;
+    cpu_op_softmax_ce, cpu_op_embed_fwd, cpu_op_embed_bwd, cpu_op_position_fwd, cpu_op_position_bwd,
+    cpu_op_sinusoid, cpu_op_ln_fwd, cpu_op_ln_bwd, cpu_op_gelu_fwd, cpu_op_gelu_bwd, cpu_op_dropout,
+    cpu_op_attn_fwd, cpu_op_attn_bwd, cpu_op_reorder;
+
+/* A linear layer over a matrix as oneDNN's inner product (matmul.c). */
+extern const struct cpu_op cpu_inner_fwd, cpu_inner_bwd_data, cpu_inner_bwd_weight;
 
 /* Reals; 0 with the error stored when the layout is none of the CPU backend's. */
 enum bst_err cpu_act_init(struct cpu_act *a, const struct bst_shape *s, uint32_t layout);
@@ -65,8 +73,41 @@ void cpu_add_into(struct bst_be *be, float *dst, const float *src, size_t n);
 /* Whether this call adds to destination i, a parameter gradient, instead of overwriting it. */
 static inline bool cpu_adds(const struct cpu_call *c, int i)
 {
-    return c->step->accumulate && c->p->values[c->in->dst[i]].memory == BST_MEM_GRAD;
+    bool adds = c->step->accumulate || c->in->adds >> i & 1;
+
+    return adds && c->p->values[c->in->dst[i]].memory == BST_MEM_GRAD;
 }
+
+/* Rows and columns of a value whose last axis an instruction works along. */
+static inline size_t cpu_width(const struct bst_shape *s)
+{
+    return (size_t)s->d[s->rank - 1];
+}
+
+static inline size_t cpu_rows(const struct bst_shape *s)
+{
+    return (size_t)bst_shape_count(s) / cpu_width(s);
+}
+
+static inline const struct bst_shape *cpu_src_shape(const struct cpu_call *c, int i)
+{
+    return &c->p->values[c->in->src[i]].shape;
+}
+
+static inline const struct bst_shape *cpu_dst_shape(const struct cpu_call *c, int i)
+{
+    return &c->p->values[c->in->dst[i]].shape;
+}
+
+/* describe() of what takes plain operands, prepares nothing and works where it lies. */
+enum bst_err cpu_describe_plain(struct bst_be *be, const struct bst_program *p,
+                                const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                                struct cpu_handle *h);
+
+/* dst[j] = or += Σ over rows of x[rows, n]: columns are dealt out, so that the number of threads
+ * moves no bit. */
+void cpu_column_sums(struct bst_be *be, float *dst, const float *x, size_t rows, size_t n,
+                     bool add);
 
 /* The weights' gradient of a convolution of one-channel images (grey.c). */
 bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in,

@@ -26,6 +26,18 @@ static const struct cpu_op *const ops[BST_I_N_OPS] = {
     [BST_I_LINEAR_BWD_DATA] = &cpu_op_linear_bwd_data,
     [BST_I_LINEAR_BWD_WEIGHT] = &cpu_op_linear_bwd_weight,
     [BST_I_SOFTMAX_CE] = &cpu_op_softmax_ce,
+    [BST_I_EMBED_FWD] = &cpu_op_embed_fwd,
+    [BST_I_EMBED_BWD] = &cpu_op_embed_bwd,
+    [BST_I_POSITION_FWD] = &cpu_op_position_fwd,
+    [BST_I_POSITION_BWD] = &cpu_op_position_bwd,
+    [BST_I_SINUSOID] = &cpu_op_sinusoid,
+    [BST_I_LN_FWD] = &cpu_op_ln_fwd,
+    [BST_I_LN_BWD] = &cpu_op_ln_bwd,
+    [BST_I_GELU_FWD] = &cpu_op_gelu_fwd,
+    [BST_I_GELU_BWD] = &cpu_op_gelu_bwd,
+    [BST_I_DROPOUT] = &cpu_op_dropout,
+    [BST_I_ATTN_FWD] = &cpu_op_attn_fwd,
+    [BST_I_ATTN_BWD] = &cpu_op_attn_bwd,
     [BST_I_REORDER] = &cpu_op_reorder,
 };
 
@@ -52,6 +64,7 @@ static enum bst_err be_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     be = bst_xalloc(sizeof *be);
     be->threads = cfg->threads;
     be->vec = cpu_vec_best();
+    be->seq = cpu_vec_seq_best();
     err = shim_open(&be->shim);
     if (err)
         bst_free(be);
@@ -124,9 +137,13 @@ static void release(struct bst_be *be, void *handle)
 static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
                              const struct bst_instr *in, bool accumulate, struct bst_wants *w)
 {
-    struct cpu_handle *h = bst_xalloc(sizeof *h);
-    enum bst_err err = ops[in->op]->describe(be, p, in, accumulate, w, h);
+    struct cpu_handle *h;
+    enum bst_err err;
 
+    if (!ops[in->op])
+        return bst_fail(BST_E_UNSUPPORTED, "the cpu backend does not have this operation");
+    h = bst_xalloc(sizeof *h);
+    err = ops[in->op]->describe(be, p, in, accumulate, w, h);
     if (err) {
         release(be, h);
         return err;

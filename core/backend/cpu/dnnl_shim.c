@@ -500,6 +500,14 @@ enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], vo
     return BST_OK;
 }
 
+enum bst_err shim_gemm(const struct shim_gemm *g)
+{
+    DNNL_TRY(dnnl_sgemm(g->turn_a ? 'T' : 'N', g->turn_b ? 'T' : 'N', g->m, g->n, g->k, 1.0f, g->a,
+                        g->lda, g->b, g->ldb, g->add ? 1.0f : 0.0f, g->c, g->ldc),
+             "sgemm");
+    return BST_OK;
+}
+
 size_t shim_layout_bytes(uint32_t layout, const struct bst_shape *s)
 {
     struct md m;

@@ -54,6 +54,16 @@ const char *shim_prim_impl(const struct shim_prim *p); /* "jit:avx2"; lives as l
 size_t shim_prim_scratch(const struct shim_prim *p);
 enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], void *scratch);
 
+/* c = or += a·b over plain matrices; a is [m, k], or [k, m] where it is turned; b [k, n], or [n,
+ * k]. lda, ldb, ldc: reals from row to row as they lie. The calling thread's OpenMP team. */
+struct shim_gemm {
+    const float *a, *b;
+    float *c;
+    int64_t m, n, k, lda, ldb, ldc;
+    bool turn_a, turn_b, add;
+};
+enum bst_err shim_gemm(const struct shim_gemm *g);
+
 size_t shim_layout_bytes(uint32_t layout, const struct bst_shape *s);
 /* Channels kept together in an activation: 1 (plain), 8, 16; 0: a layout the CPU backend does not
  * know. */

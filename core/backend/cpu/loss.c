@@ -1,8 +1,12 @@
-/* Softmax and cross-entropy of [N, K] logits, in double: K is small beside the net. */
+/* Softmax and cross-entropy of […, K] logits, which its gradient takes the place of: there is no
+ * second copy of either. A net with few classes is worked out in double, which costs nothing beside
+ * it; a vocabulary in single precision, its sums in double. */
 #include <math.h>
 #include <string.h>
 
 #include "core/backend/cpu/be.h"
+
+enum { FEW = 1024 }; /* classes */
 
 static enum bst_err describe_loss(struct bst_be *be, const struct bst_program *p,
                                   const struct bst_instr *in, bool accumulate, struct bst_wants *w,
@@ -15,9 +19,8 @@ static enum bst_err describe_loss(struct bst_be *be, const struct bst_program *p
     w->src[0] = BST_LAYOUT_PLAIN;
     w->dst[0] = BST_LAYOUT_PLAIN;
     w->inplace[0] = in->n_dst ? 0 : -1;
-    w->scratch_bytes = (size_t)s->d[0] * 2 * sizeof(double);
-    h->act.n = (int)s->d[0];
-    h->act.c = (int)s->d[1];
+    w->scratch_bytes = cpu_rows(s) * 2 * sizeof(double);
+    h->count = cpu_rows(s);
     return BST_OK;
 }
 
@@ -47,31 +50,69 @@ static double row_loss(const float *x, float *dx, int k, int label, const struct
     return log_sum - (1 - ls) * xl - ls / k * sum_x;
 }
 
+/* The same in single precision. */
+static double row_loss_large(const struct cpu_vec_seq *v, float *x, float *dx, size_t k, int label,
+                             const struct bst_step *step, double *correct)
+{
+    double ls = step->label_smoothing, per = ls / (double)k, sum, log_sum;
+    float top = v->max(x, k), xl = x[label];
+    double sum_x = ls > 0 ? v->sum(x, k) : 0;
+
+    *correct = xl >= top;
+    for (int j = 0; j < label && *correct != 0; j++)
+        *correct = x[j] < top;
+    sum = v->exp_sum(dx, x, 1.0f, top, k);
+    log_sum = log(sum) + (double)top;
+    if (dx) {
+        v->affine(dx, (float)(step->grad_scale / sum), (float)(-per * step->grad_scale), k);
+        dx[label] -= (float)((1 - ls) * step->grad_scale);
+    }
+    return log_sum - (1 - ls) * (double)xl - per * sum_x;
+}
+
+/* Of sequences every position has a label, but those that are to be ignored. */
+static bool counts(const struct cpu_call *c, size_t row, size_t per_sample)
+{
+    return row / per_sample < (size_t)c->step->n_valid && c->step->labels[row] != BST_LABEL_IGNORED;
+}
+
+static enum bst_err check_labels(const struct cpu_call *c, size_t rows, size_t per_sample, int k)
+{
+    for (size_t i = 0; i < rows; i++)
+        if (counts(c, i, per_sample) && (c->step->labels[i] < 0 || c->step->labels[i] >= k))
+            return bst_fail(BST_E_RANGE, "%s: label %d of sample %zu; there are %d classes",
+                            c->in->name, c->step->labels[i], i / per_sample, k);
+    return BST_OK;
+}
+
 static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
 {
-    int n = h->act.n, k = h->act.c, valid = c->step->n_valid;
-    const float *x = c->src[0];
-    float *dx = c->in->n_dst ? c->dst[0] : NULL;
-    double *loss = c->scratch, *correct = loss + n;
-    int team = n * k < CPU_SMALL / 16 ? 1 : be->threads;
+    const struct bst_shape *s = cpu_src_shape(c, 0);
+    size_t rows = h->count, k = cpu_width(s), per_sample = rows / (size_t)s->d[0];
+    float *x = c->src[0], *dx = c->in->n_dst ? c->dst[0] : NULL;
+    double *loss = c->scratch, *correct = loss + rows;
+    int team = rows * k < CPU_SMALL / 16 ? 1 : be->threads;
 
-    for (int i = 0; i < valid && i < n; i++)
-        if (c->step->labels[i] < 0 || c->step->labels[i] >= k)
-            return bst_fail(BST_E_RANGE, "%s: label %d of sample %d; there are %d classes",
-                            c->in->name, c->step->labels[i], i, k);
+    BST_TRY(check_labels(c, rows, per_sample, (int)k));
 #pragma omp parallel for num_threads(team) schedule(static)
-    for (int i = 0; i < n; i++) {
-        size_t at = (size_t)i * (size_t)k;
+    for (size_t i = 0; i < rows; i++) {
+        float *z = x + i * k, *dz = dx ? dx + i * k : NULL;
 
-        if (i < valid)
-            loss[i] =
-                row_loss(x + at, dx ? dx + at : NULL, k, c->step->labels[i], c->step, &correct[i]);
-        else if (dx)
-            memset(dx + at, 0, (size_t)k * sizeof *dx);
+        if (!counts(c, i, per_sample)) {
+            if (dz)
+                memset(dz, 0, k * sizeof *dz);
+            continue;
+        }
+        loss[i] = k <= FEW
+                      ? row_loss(z, dz, (int)k, c->step->labels[i], c->step, &correct[i])
+                      : row_loss_large(be->seq, z, dz, k, c->step->labels[i], c->step, &correct[i]);
     }
-    for (int i = 0; i < valid && i < n; i++) {
+    for (size_t i = 0; i < rows; i++) {
+        if (!counts(c, i, per_sample))
+            continue;
         c->step->result->loss_sum += loss[i];
         c->step->result->correct += correct[i] != 0;
+        c->step->result->targets++;
     }
     return BST_OK;
 }

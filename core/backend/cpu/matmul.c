@@ -215,7 +215,7 @@ static enum bst_err run_linear_fwd(struct bst_be *be, struct cpu_handle *h,
     return execute(h, &linear_fwd, c, c->dst);
 }
 
-const struct cpu_op cpu_op_linear_fwd = {describe_linear_fwd, run_linear_fwd};
+const struct cpu_op cpu_inner_fwd = {describe_linear_fwd, run_linear_fwd};
 
 static enum bst_err describe_linear_bwd_data(struct bst_be *be, const struct bst_program *p,
                                              const struct bst_instr *in, bool accumulate,
@@ -232,7 +232,7 @@ static enum bst_err run_linear_bwd_data(struct bst_be *be, struct cpu_handle *h,
     return execute(h, &linear_bwd_data, c, c->dst);
 }
 
-const struct cpu_op cpu_op_linear_bwd_data = {describe_linear_bwd_data, run_linear_bwd_data};
+const struct cpu_op cpu_inner_bwd_data = {describe_linear_bwd_data, run_linear_bwd_data};
 
 static enum bst_err describe_linear_bwd_weight(struct bst_be *be, const struct bst_program *p,
                                                const struct bst_instr *in, bool accumulate,
@@ -248,7 +248,7 @@ static enum bst_err run_linear_bwd_weight(struct bst_be *be, struct cpu_handle *
     return run_gradient(be, h, &linear_bwd_weight, c);
 }
 
-const struct cpu_op cpu_op_linear_bwd_weight = {describe_linear_bwd_weight, run_linear_bwd_weight};
+const struct cpu_op cpu_inner_bwd_weight = {describe_linear_bwd_weight, run_linear_bwd_weight};
 
 static enum bst_err describe_reorder(struct bst_be *be, const struct bst_program *p,
                                      const struct bst_instr *in, bool accumulate,

@@ -6,20 +6,8 @@
 #include <immintrin.h>
 #endif
 
-/* Bodies are written once with vector extensions and inlined into one function an instruction set:
- * a body takes no vector by value, since that would be another call convention in each. */
-#define BODY static inline __attribute__((always_inline)) void
+#include "core/backend/cpu/vec_types.h"
 
-typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int32_t v8i __attribute__((vector_size(32), aligned(4), may_alias));
-typedef uint8_t v8b __attribute__((vector_size(8), aligned(1), may_alias));
-typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef double v4d __attribute__((vector_size(32), aligned(8), may_alias));
-
-#define LOAD(p) (*(const v8 *)(p))
-#define STORE(p, v) (*(v8 *)(p) = (v))
-/* x where m is all ones */
-#define KEEP(x, m) ((v8)((v8i)(x) & (m)))
 /* A ReLU lets NaN through, as PyTorch's does: what is not ≤ 0 passes. */
 #define OPEN(x) (~(v8i)((x) <= 0.0f))
 
