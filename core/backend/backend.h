@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "core/backend/optim.h"
 #include "core/graph/compile.h"
 
 struct bst_step_result {
@@ -96,6 +97,11 @@ struct bst_backend {
     enum bst_err (*sum_squares)(struct bst_be *be, const void *x, size_t bytes, double *out);
     enum bst_err (*sgd)(struct bst_be *be, const struct bst_sgd *how, void *w, void *v,
                         const void *g, size_t bytes);
+    /* adamw, lamb and lars over all spans, see optim.h; the same bits whatever the thread count. A
+     * span's norms are formed in double. NULL: this backend has none of them. */
+    enum bst_err (*optimize)(struct bst_be *be, const struct bst_optim *how,
+                             const struct bst_span *spans, int n_spans,
+                             const struct bst_optim_blocks *blocks);
 };
 
 /* NULL-terminated; the first is the default. */

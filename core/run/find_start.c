@@ -47,6 +47,7 @@ enum bst_err bst_find_rig_open(const struct bst_preset *preset, const struct bst
         .dataset = (uint64_t)bst_trainer_data(rig->trainer)->n[BST_TRAIN],
         .ranks = (uint64_t)rig->cfg.ranks,
         .form = BST_MOMENTUM_RATE_OUTSIDE,
+        .no_momentum = !bst_optimizer_info(rig->cfg.optim.kind)->momentum,
     };
     BST_TRY(bst_start_live(preset, &env, &rig->live));
     if (with_split) {

@@ -45,9 +45,29 @@ void bst_preset_default(struct bst_preset *p)
     *p = defaults;
 }
 
+static bool optimizer_has(const struct bst_preset *p, enum bst_param_id id)
+{
+    const struct bst_optimizer_info *o = bst_optimizer_info((enum bst_optimizer)p->optimizer);
+    switch (id) {
+    case BST_PARAM_momentum:
+    case BST_PARAM_nesterov:
+        return o->momentum;
+    case BST_PARAM_beta1:
+    case BST_PARAM_beta2:
+    case BST_PARAM_epsilon:
+        return o->adaptive;
+    case BST_PARAM_trust_coefficient:
+        return p->optimizer == BST_OPTIMIZER_LARS;
+    default:
+        return true;
+    }
+}
+
 bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id)
 {
     int group = bst_param_at(id)->one_of;
+    if (!optimizer_has(p, id))
+        return false;
     if (!group)
         return true;
     int first = -1, given = -1;
@@ -367,6 +387,14 @@ static enum bst_err report(struct load *l, const char *label, const char *const 
     return bst_fail(BST_E_PARSE, "%.*s", (int)strcspn(errs->text.data, "\n"), errs->text.data);
 }
 
+/* Defaults that go by another key. */
+static void settle_defaults(struct bst_preset *p)
+{
+    const struct bst_optimizer_info *o = bst_optimizer_info((enum bst_optimizer)p->optimizer);
+    if (p->origin[BST_PARAM_lr_scaling] == BST_ORIGIN_DEFAULT)
+        p->lr_scaling = (int)bst_lr_rule_default(o->adaptive);
+}
+
 enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *label, const char *yaml,
                               size_t n, const char *const *sets, int n_sets, struct bst_preset *out,
                               struct bst_preset_errors *errs)
@@ -378,6 +406,7 @@ enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *labe
     give_file(l, yaml, n);
     for (int i = 0; i < n_sets; i++)
         give_set(l, i + 1, sets[i]);
+    settle_defaults(out);
     bst_preset_cross_check(&l->r, env, &l->c);
     enum bst_err err = report(l, label, sets, errs);
     bst_complaints_fini(&l->c);

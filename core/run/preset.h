@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "core/tune/interval.h"
 #include "core/tune/lr_rule.h"
+#include "core/tune/optimizer.h"
 #include "core/tune/schedule.h"
 
 enum {
@@ -30,16 +31,10 @@ enum {
 /* Choices that no other module lists. */
 #define BST_STEMS(X)                                                                               \
     X(DEFAULT, "auto") X(IMAGENET, "imagenet") X(CIFAR, "cifar") /* enum bst_stem */
-#define BST_OPTIMIZERS(X) X(SGD, "sgd")
 #define BST_PRECISIONS(X) X(FP32, "fp32")
 #define BST_AUGMENTS(X) X(NONE, "none") X(STANDARD, "standard") X(STRONG, "strong")
 #define BST_MEASURES(X) X(NONE, "none") X(AUTO, "auto") X(SPLIT, "split")
 
-enum bst_optimizer {
-#define X(name, text) BST_OPTIMIZER_##name,
-    BST_OPTIMIZERS(X)
-#undef X
-};
 enum bst_precision {
 #define X(name, text) BST_PRECISION_##name,
     BST_PRECISIONS(X)
@@ -190,6 +185,8 @@ struct bst_preset {
 /* The member of an either-or group that is in force. */
 struct bst_interval bst_preset_warmup(const struct bst_preset *p); /* epochs, steps or a ratio */
 struct bst_interval bst_preset_length(const struct bst_preset *p); /* epochs or steps */
+/* Whether a key counts: of an either-or group the one given, of the optimizers' settings those that
+ * this one has. */
 bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id);
 
 /* The base of lr_scaling sqrt-accumulate: the preset's micro-batch × devices; 0 where neither

@@ -131,7 +131,8 @@ static void check_rate(const struct check *k)
         p->warmup_curve == BST_WARMUP_EXPONENTIAL && !(p->warmup_start_lr > 0))
         bst_complain(k->c, at(k, BST_PARAM_warmup_curve, BST_PARAM_warmup_start_lr),
                      "warmup_curve: an exponential warm-up cannot start at 0; set warmup_start_lr");
-    if (KNOWN(k, BST_PARAM_nesterov, BST_PARAM_momentum) && p->nesterov && !(p->momentum > 0))
+    if (KNOWN(k, BST_PARAM_nesterov, BST_PARAM_momentum) &&
+        bst_preset_in_force(p, BST_PARAM_nesterov) && p->nesterov && !(p->momentum > 0))
         bst_complain(k->c, at(k, BST_PARAM_nesterov, BST_PARAM_momentum),
                      "nesterov: needs a momentum above 0");
 }

@@ -104,6 +104,7 @@ static enum bst_err open_trainer(struct bst_session *s)
         .dataset = (uint64_t)bst_trainer_data(s->trainer)->n[BST_TRAIN],
         .ranks = (uint64_t)s->train_cfg.ranks,
         .form = BST_MOMENTUM_RATE_OUTSIDE,
+        .no_momentum = !bst_optimizer_info(s->train_cfg.optim.kind)->momentum,
     };
     if (s->preset.noise_scale == BST_MEASURE_SPLIT && s->train_cfg.ranks == 1)
         s->env.least_accumulate = 2;

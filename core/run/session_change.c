@@ -395,9 +395,9 @@ static void compare(const struct bst_session *s, const struct bst_update_req *re
         snprintf(why, room,
                  "the update ran %d micro-batches of up to %d, not %" PRIu64 " of %" PRIu64,
                  res->micro_used, res->micro_largest, split->accumulate, split->micro);
-    else if (!res->skipped &&
-             (!same(res->lr_used, req->lr) || !same(res->momentum_used, l->momentum) ||
-              !same(used_decay(res, l), l->weight_decay)))
+    else if (!res->skipped && (!same(res->lr_used, req->lr) ||
+                               (!s->env.no_momentum && !same(res->momentum_used, l->momentum)) ||
+                               !same(used_decay(res, l), l->weight_decay)))
         snprintf(why, room, "the update used a rate of %g, not %g", res->lr_used, req->lr);
 }
 

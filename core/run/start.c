@@ -40,6 +40,11 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
         .seed = (uint64_t)preset->seed,
         .groups = store->groups,
         .n_groups = preset->lr_groups.n,
+        .optim = {.kind = (enum bst_optimizer)preset->optimizer,
+                  .beta1 = preset->beta1,
+                  .beta2 = preset->beta2,
+                  .epsilon = preset->epsilon,
+                  .trust = preset->trust_coefficient},
         .decay_bn_and_bias = preset->weight_decay_all,
     };
     if (!out->net)

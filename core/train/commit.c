@@ -33,26 +33,85 @@ enum bst_err bst_rank_norms(struct rank *k, struct commit *c)
     return BST_OK;
 }
 
-static enum bst_err step(struct rank *k, struct commit *c, const struct sgd_run *run)
+static double decay_of(const struct commit *c, const struct param_run *run)
+{
+    return run->weight_decay < 0 ? c->req->weight_decay : run->weight_decay;
+}
+
+/* What a run was called with, for whoever reads a change back. */
+static void note_used(struct commit *c, const struct param_run *run, double lr, double decay)
+{
+    if (run->factor == 1 || c->lr_used == 0)
+        c->lr_used = lr / run->factor;
+    if (run->weight_decay < 0)
+        c->weight_decay_used = decay;
+}
+
+static enum bst_err step_sgd(struct rank *k, struct commit *c, const struct param_run *run)
 {
     const struct bst_update_req *req = c->req;
     struct bst_sgd how = {
         .lr = req->lr * run->factor,
         .momentum = req->momentum,
-        .weight_decay = run->weight_decay < 0 ? req->weight_decay : run->weight_decay,
+        .weight_decay = decay_of(c, run),
         .grad_factor = c->coefficient,
         .nesterov = req->nesterov,
         /* Momenta start at zero, where μv + g is g: there is no first time to tell apart. */
         .first = false,
     };
-    if (run->factor == 1 || c->lr_used == 0)
-        c->lr_used = how.lr / run->factor;
+    note_used(c, run, how.lr, how.weight_decay);
     c->momentum_used = how.momentum;
-    if (run->weight_decay < 0)
-        c->weight_decay_used = how.weight_decay;
     return k->t->cfg.backend->sgd(k->be, &how, (char *)k->weight + run->offset,
-                                  how.momentum != 0 ? (char *)k->momentum + run->offset : NULL,
+                                  how.momentum != 0 ? (char *)k->optim + run->offset : NULL,
                                   (const char *)k->grad + run->offset, run->bytes);
+}
+
+/* A parameter that does not decay is not scaled by its norms either: under lamb whatever the reason
+ * (You et al.'s own code), under lars biases and norms left out by choice. */
+static bool trusted(const struct rank *k, const struct param_run *run, double decay)
+{
+    return run->decays && (k->t->cfg.optim.kind == BST_OPTIMIZER_LARS || decay > 0);
+}
+
+static enum bst_err optimize(struct rank *k, struct commit *c)
+{
+    const struct bst_trainer *t = k->t;
+    const struct bst_optim_cfg *cfg = &t->cfg.optim;
+    const struct bst_update_req *req = c->req;
+    bool momentum = bst_optimizer_info(cfg->kind)->momentum;
+    struct bst_optim how = {.kind = cfg->kind,
+                            .beta1 = cfg->beta1,
+                            .beta2 = cfg->beta2,
+                            .epsilon = cfg->epsilon,
+                            .step = t->optim_steps + 1,
+                            .momentum = momentum ? req->momentum : 0,
+                            .trust = cfg->trust,
+                            .nesterov = momentum && req->nesterov,
+                            .grad_factor = c->coefficient};
+    struct bst_optim_blocks b = {.weight = k->weight, .grad = k->grad};
+    for (int i = 0; i < bst_optimizer_info(cfg->kind)->n_blocks; i++)
+        b.state[i] = (char *)k->optim + (size_t)i * k->params->trained_bytes;
+    for (int i = 0; i < t->n_runs; i++) {
+        const struct param_run *run = &t->runs[i];
+        double decay = decay_of(c, run);
+        k->spans[i] = (struct bst_span){.offset = run->offset,
+                                        .bytes = run->bytes,
+                                        .lr = req->lr * run->factor,
+                                        .weight_decay = decay,
+                                        .trusted = trusted(k, run, decay)};
+        note_used(c, run, k->spans[i].lr, decay);
+    }
+    c->momentum_used = how.momentum;
+    return t->cfg.backend->optimize(k->be, &how, k->spans, t->n_runs, &b);
+}
+
+static enum bst_err step_all(struct rank *k, struct commit *c)
+{
+    if (k->t->cfg.optim.kind != BST_OPTIMIZER_SGD)
+        return optimize(k, c);
+    for (int i = 0; i < k->t->n_runs; i++)
+        BST_TRY(step_sgd(k, c, &k->t->runs[i]));
+    return BST_OK;
 }
 
 enum bst_err bst_rank_commit(struct rank *k, struct commit *c)
@@ -61,10 +120,9 @@ enum bst_err bst_rank_commit(struct rank *k, struct commit *c)
     const struct bst_backend *b = t->cfg.backend;
     const struct bst_param_table *p = k->params;
     double f = c->req->momentum_factor;
-    if (f != 0 && f != 1)
-        BST_TRY(b->scale(k->be, k->momentum, f, p->trained_bytes));
-    for (int i = 0; i < t->n_runs; i++)
-        BST_TRY(step(k, c, &t->runs[i]));
+    if (f != 0 && f != 1 && bst_optimizer_info(t->cfg.optim.kind)->momentum)
+        BST_TRY(b->scale(k->be, k->optim, f, t->optim_bytes));
+    BST_TRY(step_all(k, c));
     if (!p->state_bytes)
         return BST_OK;
     /* Evaluation uses rank 0's statistics: they become everybody's. */

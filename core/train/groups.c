@@ -43,18 +43,22 @@ static bool decays(const struct bst_train_cfg *cfg, enum bst_param_kind kind)
 }
 
 /* Padding between neighbours is zero and stays so under any rate: a run may sweep it along. */
-static void add_run(struct bst_trainer *t, int i, double weight_decay)
+static void add_run(struct bst_trainer *t, int i, double group_decay)
 {
     const struct bst_param_slot *slot = &t->ranks[0].params->slots[i];
-    struct sgd_run *last = t->runs + t->n_runs - (t->n_runs > 0);
+    bool decays_too = decays(&t->cfg, slot->kind);
+    const struct param_run own = {.offset = slot->offset,
+                                  .bytes = slot->bytes,
+                                  .factor = t->factor[i],
+                                  .weight_decay = decays_too ? group_decay : 0,
+                                  .decays = decays_too};
+    struct param_run *last = t->runs + t->n_runs - (t->n_runs > 0);
     bool next_to_it = t->n_runs && t->factor[i - 1] > 0;
-    if (next_to_it && last->factor == t->factor[i] && last->weight_decay == weight_decay)
+    if (next_to_it && !bst_optimizer_info(t->cfg.optim.kind)->layer_wise &&
+        last->factor == own.factor && last->weight_decay == own.weight_decay)
         last->bytes = slot->offset + slot->bytes - last->offset;
     else
-        t->runs[t->n_runs++] = (struct sgd_run){.offset = slot->offset,
-                                                .bytes = slot->bytes,
-                                                .factor = t->factor[i],
-                                                .weight_decay = weight_decay};
+        t->runs[t->n_runs++] = own;
 }
 
 enum bst_err bst_groups_resolve(struct bst_trainer *t)
@@ -71,7 +75,7 @@ enum bst_err bst_groups_resolve(struct bst_trainer *t)
         if (g >= 0)
             matched[g]++;
         if (t->factor[i] > 0)
-            add_run(t, i, decays(&t->cfg, slot->kind) ? wd : 0);
+            add_run(t, i, wd);
     }
     enum bst_err err = check_groups(t, matched);
     bst_free(matched);

@@ -7,7 +7,8 @@
 
 struct bst_kept {
     struct bst_trainer *t;
-    void *weight, *momentum;
+    void *weight, *optim;
+    uint64_t optim_steps;
     double *grad_norm; /* of the layers, as the last update left them */
     uint32_t hash;
 };
@@ -16,29 +17,29 @@ static enum bst_err keep_job(struct rank *k, void *arg)
 {
     struct bst_kept *kept = arg;
     const struct bst_backend *b = k->t->cfg.backend;
-    size_t trained = k->params->trained_bytes, all = trained + k->params->state_bytes;
+    size_t all = k->params->trained_bytes + k->params->state_bytes;
     BST_TRY(b->alloc(k->be, all, &kept->weight));
-    BST_TRY(b->alloc(k->be, trained, &kept->momentum));
+    BST_TRY(b->alloc(k->be, k->t->optim_bytes, &kept->optim));
     BST_TRY(b->copy(k->be, kept->weight, k->weight, all));
-    return b->copy(k->be, kept->momentum, k->momentum, trained);
+    return b->copy(k->be, kept->optim, k->optim, k->t->optim_bytes);
 }
 
 static enum bst_err restore_job(struct rank *k, void *arg)
 {
     const struct bst_kept *kept = arg;
     const struct bst_backend *b = k->t->cfg.backend;
-    size_t trained = k->params->trained_bytes, all = trained + k->params->state_bytes;
+    size_t all = k->params->trained_bytes + k->params->state_bytes;
     BST_TRY(b->copy(k->be, k->weight, kept->weight, all));
-    return b->copy(k->be, k->momentum, kept->momentum, trained);
+    return b->copy(k->be, k->optim, kept->optim, k->t->optim_bytes);
 }
 
 static enum bst_err drop_job(struct rank *k, void *arg)
 {
     struct bst_kept *kept = arg;
     const struct bst_backend *b = k->t->cfg.backend;
-    size_t trained = k->params->trained_bytes, all = trained + k->params->state_bytes;
+    size_t all = k->params->trained_bytes + k->params->state_bytes;
     b->free(k->be, kept->weight, all);
-    b->free(k->be, kept->momentum, trained);
+    b->free(k->be, kept->optim, k->t->optim_bytes);
     return BST_OK;
 }
 
@@ -50,6 +51,7 @@ enum bst_err bst_trainer_keep(struct bst_trainer *t, struct bst_kept **out)
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     struct bst_kept *kept = bst_xalloc(sizeof *kept);
     kept->t = t;
+    kept->optim_steps = t->optim_steps;
     enum bst_err err = bst_trainer_hash(t, &kept->hash);
     if (!err)
         err = bst_ranks_do(t, 1, keep_job, kept);
@@ -70,6 +72,7 @@ enum bst_err bst_trainer_restore(struct bst_kept *kept)
     uint32_t hash;
     BST_TRY(bst_ranks_do(t, 1, restore_job, kept));
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, bst_state_share, NULL));
+    t->optim_steps = kept->optim_steps;
     atomic_store(&t->broken, false);
     t->weight_norms = false;
     for (int i = 0; i < t->ranks[0].params->n_trained; i++)

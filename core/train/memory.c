@@ -66,9 +66,9 @@ static struct bst_rank_memory blocks_table(const struct bst_trainer *t)
     struct bst_rank_memory m = {
         .weights = p->trained_bytes + p->state_bytes,
         .gradients = p->trained_bytes,
-        .optimizer = p->trained_bytes,
+        .optimizer = t->optim_bytes,
         .staged = p->state_bytes,
-        .hold = 2 * p->trained_bytes + p->state_bytes,
+        .hold = p->trained_bytes + p->state_bytes + t->optim_bytes,
         .limit = t->limit,
     };
     m.total = m.weights + m.gradients + m.optimizer + m.staged + m.hold;

@@ -64,8 +64,10 @@ struct rank {
     uint64_t program_clock;
     struct program_need need; /* of the plan compiled last */
 
-    void *weight, *grad, *momentum, *staged;
-    void *hold_weight, *hold_momentum;
+    void *weight, *grad, *staged;
+    void *optim; /* the optimizer's blocks, one behind the other: t->optim_bytes */
+    void *hold_weight, *hold_optim;
+    struct bst_span *spans; /* n_runs, filled in at every update */
     void *arena;
     size_t arena_bytes;
     struct bst_loader *loader[2]; /* by enum bst_part */
@@ -85,10 +87,12 @@ struct rank {
     char text[512];
 };
 
-/* Parameters next to each other that the optimizer treats alike. */
-struct sgd_run {
+/* Parameters next to each other that the optimizer treats alike; a single one where it is
+ * layer-wise. */
+struct param_run {
     size_t offset, bytes;
     double factor, weight_decay; /* weight_decay < 0: the update's */
+    bool decays;                 /* whether parameters of this kind do */
 };
 
 struct bst_trainer {
@@ -105,9 +109,11 @@ struct bst_trainer {
     struct split_plan plan; /* in force; split.batch 0: none yet */
     atomic_bool broken;     /* a commit failed half-way: the state is lost */
 
-    double *factor;       /* by trained parameter */
-    struct sgd_run *runs; /* without the frozen ones */
+    double *factor;         /* by trained parameter */
+    struct param_run *runs; /* without the frozen ones */
     int n_runs;
+    size_t optim_bytes; /* of all the optimizer's blocks */
+    uint64_t optim_steps, hold_optim_steps;
 
     struct bst_layer_norm *layers;
     bool weight_norms; /* of the present weights, are in layers */
@@ -162,7 +168,7 @@ BST_MUST_USE enum bst_err bst_groups_resolve(struct bst_trainer *t);
 BST_MUST_USE enum bst_err bst_init_parameter(struct rank *k, int i, void *at);
 BST_MUST_USE enum bst_err bst_init_all(struct rank *k);
 
-/* state.c: weights, statistics and momenta of rank 0 to all. */
+/* state.c: weights, statistics and optimizer state of rank 0 to all. */
 BST_MUST_USE enum bst_err bst_state_share(struct rank *k, void *arg);
 /* Where parameter i lies in a block laid out like the weights (trained ones, then statistics). */
 static inline void *bst_slot_at(const struct rank *k, void *block, int i)

@@ -13,6 +13,9 @@
 #include "core/train/rank.h"
 
 #define HEAD "fc." /* what another number of classes changes */
+/* The count of steps, as numbers below 2^20 that every dtype holds: high part, low part. */
+#define STEPS "step"
+#define STEPS_LOW 1048576.0
 
 struct file_job {
     enum bst_state what;
@@ -21,17 +24,40 @@ struct file_job {
     struct bst_sb *note;
 };
 
-/* Momenta are of the trained parameters alone. */
-static int n_tensors(const struct rank *k, enum bst_state what)
+static const struct bst_optimizer_info *optimizer_of(const struct rank *k)
 {
-    return what == BST_STATE_WEIGHTS ? k->params->n_slots : k->params->n_trained;
+    return bst_optimizer_info(k->t->cfg.optim.kind);
 }
 
-static void tensor_name(const struct rank *k, enum bst_state what, int i, struct bst_sb *name)
+/* The optimizer's blocks one after the other, of the trained parameters alone. */
+static int n_tensors(const struct rank *k, enum bst_state what)
+{
+    return what == BST_STATE_WEIGHTS ? k->params->n_slots
+                                     : optimizer_of(k)->n_blocks * k->params->n_trained;
+}
+
+/* What tensor i is: a parameter's slot, and the block it lies in. */
+struct place {
+    int slot;
+    const char *block; /* name; NULL: the weights themselves */
+    size_t offset;     /* of the block within the memory of its kind */
+};
+
+static struct place place_of(const struct rank *k, enum bst_state what, int i)
+{
+    const struct bst_param_table *p = k->params;
+    if (what == BST_STATE_WEIGHTS)
+        return (struct place){.slot = i};
+    int block = i / p->n_trained;
+    return (struct place){i % p->n_trained, optimizer_of(k)->blocks[block],
+                          (size_t)block * p->trained_bytes};
+}
+
+static void tensor_name(const struct rank *k, struct place at, struct bst_sb *name)
 {
     bst_sb_clear(name);
-    bst_sb_addf(name, "%s%s", what == BST_STATE_WEIGHTS ? "" : "momentum.",
-                k->params->slots[i].name);
+    bst_sb_addf(name, "%s%s%s", at.block ? at.block : "", at.block ? "." : "",
+                k->params->slots[at.slot].name);
 }
 
 /* Of the largest parameter, as doubles. */
@@ -70,14 +96,21 @@ static enum bst_err for_each(struct rank *k, enum bst_state what, tensor_fn *eac
     struct bst_sb name;
     BST_TRY(plain_room(k, &plain, &bytes));
     bst_sb_init(&name, 4096);
-    void *block = what == BST_STATE_WEIGHTS ? k->weight : k->momentum;
+    void *block = what == BST_STATE_WEIGHTS ? k->weight : k->optim;
     enum bst_err err = BST_OK;
     for (int i = 0; i < n_tensors(k, what) && !err; i++) {
-        const struct bst_param_slot *slot = &k->params->slots[i];
-        err = k->t->cfg.backend->export_plain(k->be, slot, bst_slot_at(k, block, i), plain);
-        tensor_name(k, what, i, &name);
+        struct place at = place_of(k, what, i);
+        const struct bst_param_slot *slot = &k->params->slots[at.slot];
+        err = k->t->cfg.backend->export_plain(
+            k->be, slot, bst_slot_at(k, (char *)block + at.offset, at.slot), plain);
+        tensor_name(k, at, &name);
         if (!err)
             err = each(arg, name.data, plain, bst_shape_count(&slot->shape));
+    }
+    if (!err && what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive) {
+        double t = (double)k->t->optim_steps;
+        const double steps[2] = {floor(t / STEPS_LOW), fmod(t, STEPS_LOW)};
+        err = each(arg, STEPS, steps, 2);
     }
     bst_sb_fini(&name);
     bst_alloc_free(plain, bytes);
@@ -101,10 +134,13 @@ static enum bst_err save_job(struct rank *k, void *arg)
         bst_tensors_writer_new(k->t->cfg.backend->elem_bytes == 8 ? BST_DT_F64 : BST_DT_F32);
     bst_sb_init(&name, 4096);
     for (int i = 0; i < n_tensors(k, job->what); i++) {
-        const struct bst_shape *s = &k->params->slots[i].shape;
-        tensor_name(k, job->what, i, &name);
+        struct place at = place_of(k, job->what, i);
+        const struct bst_shape *s = &k->params->slots[at.slot].shape;
+        tensor_name(k, at, &name);
         bst_tensors_writer_add(w, name.data, s->rank, s->d);
     }
+    if (job->what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive)
+        bst_tensors_writer_add(w, STEPS, 1, (const int64_t[]){2});
     enum bst_err err = bst_tensors_writer_start(w, job->path);
     if (!err)
         err = for_each(k, job->what, put_tensor, w);
@@ -126,9 +162,10 @@ enum bst_err bst_trainer_save(struct bst_trainer *t, enum bst_state what, const 
 uint64_t bst_trainer_state_bytes(const struct bst_trainer *t)
 {
     const struct bst_param_table *p = t->ranks[0].params;
-    uint64_t n = 0;
+    const struct bst_optimizer_info *info = bst_optimizer_info(t->cfg.optim.kind);
+    uint64_t n = info->adaptive ? 2 : 0, copies = 1 + (uint64_t)info->n_blocks;
     for (int i = 0; i < p->n_slots; i++)
-        n += (uint64_t)bst_shape_count(&p->slots[i].shape) * (i < p->n_trained ? 2 : 1);
+        n += (uint64_t)bst_shape_count(&p->slots[i].shape) * (i < p->n_trained ? copies : 1);
     return n * (uint64_t)t->cfg.backend->elem_bytes;
 }
 
@@ -163,12 +200,23 @@ static enum bst_err misfit(const struct file_job *job, const char *name, const s
     return err;
 }
 
-/* Where parameter i waits until everything is read. */
-static void *waiting_place(const struct rank *k, int i)
+/* What is being read: where it waits until all of it was. */
+struct reading {
+    struct bst_tensors *r;
+    void *blocks; /* the optimizer's second block on; the gradients' take in the first */
+    size_t bytes;
+    uint64_t steps;
+    double *plain;
+};
+
+static void *waiting_place(const struct rank *k, const struct reading *rd, struct place at)
 {
-    const struct bst_param_slot *slot = &k->params->slots[i];
-    return i < k->params->n_trained ? (char *)k->grad + slot->offset
-                                    : (char *)k->staged + (slot->offset - k->params->trained_bytes);
+    const struct bst_param_table *p = k->params;
+    size_t offset = p->slots[at.slot].offset;
+    if (at.offset)
+        return (char *)rd->blocks + (at.offset - p->trained_bytes) + offset;
+    return at.slot < p->n_trained ? (char *)k->grad + offset
+                                  : (char *)k->staged + (offset - p->trained_bytes);
 }
 
 static void note_new_head(const struct file_job *job, const char *name, const struct bst_tensor *t,
@@ -184,19 +232,49 @@ static void note_new_head(const struct file_job *job, const char *name, const st
     bst_sb_addc(job->note, ')');
 }
 
-static enum bst_err read_tensor(struct rank *k, const struct file_job *job, struct bst_tensors *r,
-                                int i, const char *name, double *plain)
+static enum bst_err read_tensor(struct rank *k, const struct file_job *job,
+                                const struct reading *rd, struct place at, const char *name)
 {
-    const struct bst_param_slot *slot = &k->params->slots[i];
-    const struct bst_tensor *t = bst_tensors_find(r, name);
+    const struct bst_param_slot *slot = &k->params->slots[at.slot];
+    const struct bst_tensor *t = bst_tensors_find(rd->r, name);
+    void *to = waiting_place(k, rd, at);
     if (!t || !same_shape(t, &slot->shape)) {
         if (!job->lenient || strncmp(name, HEAD, strlen(HEAD)))
             return misfit(job, name, t, &slot->shape);
         note_new_head(job, name, t, &slot->shape);
-        return bst_init_parameter(k, i, waiting_place(k, i));
+        return bst_init_parameter(k, at.slot, to);
     }
-    BST_TRY(bst_tensors_read(r, t, plain));
-    return k->t->cfg.backend->import_plain(k->be, slot, plain, waiting_place(k, i));
+    BST_TRY(bst_tensors_read(rd->r, t, rd->plain));
+    return k->t->cfg.backend->import_plain(k->be, slot, rd->plain, to);
+}
+
+static enum bst_err read_steps(const struct file_job *job, struct reading *rd)
+{
+    static const struct bst_shape want = {1, {2}};
+    double n[2];
+    const struct bst_tensor *t = bst_tensors_find(rd->r, STEPS);
+    if (!t || !same_shape(t, &want))
+        return misfit(job, STEPS, t, &want);
+    BST_TRY(bst_tensors_read(rd->r, t, n));
+    for (int i = 0; i < 2; i++)
+        if (!(n[i] >= 0 && n[i] < STEPS_LOW && n[i] == floor(n[i])))
+            return bst_fail(BST_E_CORRUPT, "%s: \"%s\" is %g, %g", job->path, STEPS, n[0], n[1]);
+    rd->steps = (uint64_t)(n[0] * STEPS_LOW + n[1]);
+    return BST_OK;
+}
+
+/* The parameter's name in a tensor's; "" where it is none. */
+static const char *own_name(const struct rank *k, enum bst_state what, const char *name)
+{
+    const struct bst_optimizer_info *info = optimizer_of(k);
+    if (what == BST_STATE_WEIGHTS)
+        return name;
+    for (int i = 0; i < info->n_blocks; i++) {
+        size_t n = strlen(info->blocks[i]);
+        if (!strncmp(name, info->blocks[i], n) && name[n] == '.')
+            return name + n + 1;
+    }
+    return "";
 }
 
 /* A tensor that the net has no place for: another net's file, or a typing error in a name.
@@ -206,10 +284,10 @@ static enum bst_err check_unknown(const struct rank *k, const struct file_job *j
 {
     enum bst_err err = BST_OK;
     for (int i = 0; i < bst_tensors_count(r) && !err; i++) {
-        const char *name = bst_tensors_at(r, i)->name, *own = name;
-        if (job->what == BST_STATE_OPTIMIZER)
-            own = strncmp(name, "momentum.", 9) ? "" : name + 9;
+        const char *name = bst_tensors_at(r, i)->name, *own = own_name(k, job->what, name);
         if (bst_param_table_find(k->params, own) >= 0 || !fnmatch("*.num_batches_tracked", own, 0))
+            continue;
+        if (job->what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive && !strcmp(name, STEPS))
             continue;
         struct bst_sb clean;
         bst_sb_init(&clean, 200);
@@ -221,41 +299,62 @@ static enum bst_err check_unknown(const struct rank *k, const struct file_job *j
     return err;
 }
 
-static enum bst_err read_all(struct rank *k, const struct file_job *job, struct bst_tensors *r)
+static enum bst_err read_all(struct rank *k, const struct file_job *job, struct reading *rd)
 {
-    double *plain = NULL;
     size_t bytes = 0;
     struct bst_sb name;
-    BST_TRY(check_unknown(k, job, r));
-    BST_TRY(plain_room(k, &plain, &bytes));
+    BST_TRY(check_unknown(k, job, rd->r));
+    BST_TRY(plain_room(k, &rd->plain, &bytes));
     bst_sb_init(&name, 4096);
     enum bst_err err = BST_OK;
     for (int i = 0; i < n_tensors(k, job->what) && !err; i++) {
-        tensor_name(k, job->what, i, &name);
-        err = read_tensor(k, job, r, i, name.data, plain);
+        struct place at = place_of(k, job->what, i);
+        tensor_name(k, at, &name);
+        err = read_tensor(k, job, rd, at, name.data);
     }
+    if (!err && job->what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive)
+        err = read_steps(job, rd);
     bst_sb_fini(&name);
-    bst_alloc_free(plain, bytes);
+    bst_alloc_free(rd->plain, bytes);
     return err;
+}
+
+/* What was read becomes the state. */
+static enum bst_err take_over(struct rank *k, const struct file_job *job, const struct reading *rd)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    const struct bst_param_table *p = k->params;
+    if (job->what == BST_STATE_WEIGHTS) {
+        BST_TRY(b->copy(k->be, k->weight, k->grad, p->trained_bytes));
+        return p->state_bytes
+                   ? b->copy(k->be, (char *)k->weight + p->trained_bytes, k->staged, p->state_bytes)
+                   : BST_OK;
+    }
+    BST_TRY(b->copy(k->be, k->optim, k->grad, p->trained_bytes));
+    if (rd->bytes)
+        BST_TRY(b->copy(k->be, (char *)k->optim + p->trained_bytes, rd->blocks, rd->bytes));
+    k->t->optim_steps = rd->steps;
+    return BST_OK;
 }
 
 static enum bst_err load_job(struct rank *k, void *arg)
 {
     const struct file_job *job = arg;
     const struct bst_backend *b = k->t->cfg.backend;
-    const struct bst_param_table *p = k->params;
-    struct bst_tensors *r = NULL;
-    BST_TRY(bst_tensors_open(job->path, &r));
-    enum bst_err err = read_all(k, job, r);
-    bst_tensors_close(r);
-    if (err)
-        return err;
-    if (job->what == BST_STATE_OPTIMIZER)
-        return b->copy(k->be, k->momentum, k->grad, p->trained_bytes);
-    BST_TRY(b->copy(k->be, k->weight, k->grad, p->trained_bytes));
-    return p->state_bytes
-               ? b->copy(k->be, (char *)k->weight + p->trained_bytes, k->staged, p->state_bytes)
-               : BST_OK;
+    struct reading rd = {0};
+    BST_TRY(bst_tensors_open(job->path, &rd.r));
+    enum bst_err err = BST_OK;
+    if (job->what == BST_STATE_OPTIMIZER && k->t->optim_bytes > k->params->trained_bytes) {
+        rd.bytes = k->t->optim_bytes - k->params->trained_bytes;
+        err = b->alloc(k->be, rd.bytes, &rd.blocks);
+    }
+    if (!err)
+        err = read_all(k, job, &rd);
+    bst_tensors_close(rd.r);
+    if (!err)
+        err = take_over(k, job, &rd);
+    b->free(k->be, rd.blocks, rd.bytes);
+    return err;
 }
 
 enum bst_err bst_state_share(struct rank *k, void *arg)
@@ -263,7 +362,7 @@ enum bst_err bst_state_share(struct rank *k, void *arg)
     (void)arg;
     const struct bst_param_table *p = k->params;
     BST_TRY(k->comm->ops->broadcast(k->comm, k->weight, p->trained_bytes + p->state_bytes, 0));
-    return k->comm->ops->broadcast(k->comm, k->momentum, p->trained_bytes, 0);
+    return k->comm->ops->broadcast(k->comm, k->optim, k->t->optim_bytes, 0);
 }
 
 enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state what, const char *path,

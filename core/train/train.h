@@ -13,11 +13,19 @@
 #include "core/data/data.h"
 #include "core/graph/net.h"
 #include "core/tune/noise.h"
+#include "core/tune/optimizer.h"
 
 struct bst_lr_group { /* anchored fnmatch pattern over parameter names; first match wins */
     const char *match;
     double factor; /* of the learning rate; 0 freezes: no update, no part in the global norm */
     double weight_decay; /* < 0: the run's own */
+};
+
+/* What of the optimizer never changes; struct bst_update_req brings the rest. */
+struct bst_optim_cfg {
+    enum bst_optimizer kind;
+    double beta1, beta2, epsilon; /* adamw, lamb */
+    double trust;                 /* lars: η */
 };
 
 struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's life */
@@ -34,6 +42,7 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
     int eval_batch; /* 0: chosen to fit */
     const struct bst_lr_group *groups;
     int n_groups;
+    struct bst_optim_cfg optim;
     bool decay_bn_and_bias;         /* weight decay on BN parameters and biases too */
     struct bst_recompute recompute; /* arena_limit: what the memory leaves, worked out by split */
     const char *trace_path;         /* --trace-samples; NULL: none */
@@ -70,7 +79,7 @@ struct bst_update_result {
      * micro-batches a rank that ran, and the numbers the optimizer was called with (factor 1). */
     int64_t samples_used;
     int micro_largest, micro_used;
-    double lr_used, momentum_used, weight_decay_used;
+    double lr_used, momentum_used, weight_decay_used; /* momentum: 0 where there is none */
     /* Where it was asked for and the update had parts: of several ranks each one's sum before they
      * are added up, else the first micro-batch. b_small 0: not measured. */
     struct bst_noise_pair noise;
@@ -148,7 +157,12 @@ void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_m
 void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device_info *out);
 uint64_t bst_trainer_memory_default(int ranks); /* min(MemAvailable, cgroup limit) · 0.9 / ranks */
 
-/* State as named tensors (weights, statistics, and "momentum.<name>"), rank 0's. */
+/* Updates that moved the weights since the optimizer's state was zero: what adamw and lamb correct
+ * their bias by. A skipped update does not count. */
+uint64_t bst_trainer_optim_steps(const struct bst_trainer *t);
+
+/* State as named tensors (weights, statistics, and "momentum.<name>" or whatever blocks the
+ * optimizer has), rank 0's. */
 enum bst_state { BST_STATE_WEIGHTS, BST_STATE_OPTIMIZER };
 /* Writes a safetensors file (fsync'ed; fp32, or fp64 for ref64). */
 BST_MUST_USE enum bst_err bst_trainer_save(struct bst_trainer *t, enum bst_state what,
@@ -161,7 +175,8 @@ BST_MUST_USE enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state
 uint64_t bst_trainer_state_bytes(const struct bst_trainer *t); /* of both files' data */
 /* What a save takes beside the plan while it lasts: room for the largest tensor. */
 uint64_t bst_trainer_save_bytes(const struct bst_trainer *t);
-/* CRC-32C over weights, statistics and momenta in plain order: equal state, equal number. */
+/* CRC-32C over weights, statistics and optimizer state in plain order: equal state, equal number.
+ */
 BST_MUST_USE enum bst_err bst_trainer_hash(struct bst_trainer *t, uint32_t *out);
 /* BST_E_CORRUPT when a rank's state is not rank 0's, bit for bit. */
 BST_MUST_USE enum bst_err bst_trainer_compare_ranks(struct bst_trainer *t);

@@ -12,12 +12,12 @@ static enum bst_err alloc_blocks(struct rank *k)
     size_t trained = k->params->trained_bytes, state = k->params->state_bytes;
     BST_TRY(b->alloc(k->be, trained + state, &k->weight));
     BST_TRY(b->alloc(k->be, trained, &k->grad));
-    BST_TRY(b->alloc(k->be, trained, &k->momentum));
+    BST_TRY(b->alloc(k->be, k->t->optim_bytes, &k->optim));
     if (state)
         BST_TRY(b->alloc(k->be, state, &k->staged));
     /* Untouched, hence without pages, until the first hold. */
     BST_TRY(b->alloc(k->be, trained + state, &k->hold_weight));
-    return b->alloc(k->be, trained, &k->hold_momentum);
+    return b->alloc(k->be, k->t->optim_bytes, &k->hold_optim);
 }
 
 static enum bst_err open_job(struct rank *k, void *arg)
@@ -35,6 +35,7 @@ static enum bst_err open_job(struct rank *k, void *arg)
 static enum bst_err blocks_job(struct rank *k, void *arg)
 {
     (void)arg;
+    k->spans = bst_xcalloc((size_t)k->t->n_runs + 1, sizeof *k->spans);
     BST_TRY(alloc_blocks(k));
     if (k->rank == 0)
         BST_TRY(bst_init_all(k));
@@ -51,13 +52,14 @@ static enum bst_err close_job(struct rank *k, void *arg)
         size_t trained = k->params->trained_bytes, state = k->params->state_bytes;
         b->free(k->be, k->weight, trained + state);
         b->free(k->be, k->grad, trained);
-        b->free(k->be, k->momentum, trained);
+        b->free(k->be, k->optim, k->t->optim_bytes);
         b->free(k->be, k->staged, state);
         b->free(k->be, k->hold_weight, trained + state);
-        b->free(k->be, k->hold_momentum, trained);
+        b->free(k->be, k->hold_optim, k->t->optim_bytes);
     }
     bst_param_table_free(k->params);
     bst_free(k->sum_squares);
+    bst_free(k->spans);
     if (k->be)
         b->close(k->be);
     return BST_OK;
@@ -104,15 +106,34 @@ static enum bst_err open_ranks(struct bst_trainer *t)
     BST_TRY(bst_ranks_do(t, t->cfg.plan_only ? 1 : t->cfg.ranks, open_job, NULL));
     BST_TRY(bst_groups_resolve(t));
     const struct bst_param_table *p = t->ranks[0].params;
+    int n_blocks = bst_optimizer_info(t->cfg.optim.kind)->n_blocks;
+    if (!bst_mul_size(p->trained_bytes, (size_t)n_blocks, &t->optim_bytes))
+        return bst_fail(BST_E_NOMEM, "more bytes of optimizer state than can be");
     t->layers = bst_xcalloc((size_t)p->n_trained + 1, sizeof *t->layers);
     for (int i = 0; i < p->n_trained; i++)
         t->layers[i].name = p->slots[i].name;
     return t->cfg.plan_only ? BST_OK : bst_ranks_do(t, t->cfg.ranks, blocks_job, NULL);
 }
 
+static enum bst_err check_optim(const struct bst_train_cfg *cfg)
+{
+    const struct bst_optim_cfg *o = &cfg->optim;
+    const struct bst_optimizer_info *info = bst_optimizer_info(o->kind);
+    if (o->kind != BST_OPTIMIZER_SGD && !cfg->backend->optimize)
+        return bst_fail(BST_E_UNSUPPORTED, "backend %s has no %s", cfg->backend->name, info->name);
+    if (info->adaptive && !(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 &&
+                            o->epsilon > 0 && isfinite(o->epsilon)))
+        return bst_fail(BST_E_RANGE, "%s with beta1 %g, beta2 %g, epsilon %g", info->name, o->beta1,
+                        o->beta2, o->epsilon);
+    if (o->kind == BST_OPTIMIZER_LARS && !(o->trust > 0 && isfinite(o->trust)))
+        return bst_fail(BST_E_RANGE, "lars with a trust coefficient of %g", o->trust);
+    return BST_OK;
+}
+
 enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_trainer **out)
 {
     *out = NULL;
+    BST_TRY(check_optim(cfg));
     if (cfg->ranks < 1 || cfg->ranks > 256)
         return bst_fail(BST_E_RANGE, "%d ranks; 1 to 256 are possible", cfg->ranks);
     struct bst_trainer *t = bst_xalloc(sizeof *t);
@@ -208,6 +229,11 @@ int64_t bst_trainer_n_parameters(const struct bst_trainer *t)
     return n;
 }
 
+uint64_t bst_trainer_optim_steps(const struct bst_trainer *t)
+{
+    return t->optim_steps;
+}
+
 int bst_trainer_classes(const struct bst_trainer *t)
 {
     return t->cfg.net_cfg.classes;
@@ -234,12 +260,12 @@ void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device
 static enum bst_err hold_job(struct rank *k, void *arg)
 {
     const struct bst_backend *b = k->t->cfg.backend;
-    size_t trained = k->params->trained_bytes, all = trained + k->params->state_bytes;
+    size_t all = k->params->trained_bytes + k->params->state_bytes;
     bool back = *(const bool *)arg;
     BST_TRY(
         b->copy(k->be, back ? k->weight : k->hold_weight, back ? k->hold_weight : k->weight, all));
-    return b->copy(k->be, back ? k->momentum : k->hold_momentum,
-                   back ? k->hold_momentum : k->momentum, trained);
+    return b->copy(k->be, back ? k->optim : k->hold_optim, back ? k->hold_optim : k->optim,
+                   k->t->optim_bytes);
 }
 
 enum bst_err bst_trainer_hold(struct bst_trainer *t)
@@ -248,6 +274,7 @@ enum bst_err bst_trainer_hold(struct bst_trainer *t)
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
+    t->hold_optim_steps = t->optim_steps;
     t->have_hold = true;
     return BST_OK;
 }
@@ -258,6 +285,7 @@ enum bst_err bst_trainer_rewind(struct bst_trainer *t)
     if (!t->have_hold)
         return bst_fail(BST_E_STATE, "no earlier state is held");
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
+    t->optim_steps = t->hold_optim_steps;
     t->weight_norms = false;
     atomic_store(&t->broken, false);
     return BST_OK;

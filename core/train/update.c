@@ -300,6 +300,7 @@ enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_r
     bst_trace_room(t, req->batch);
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, update_job, &job));
     if (!req->only_matmul) {
+        t->optim_steps += !out->skipped;
         t->weight_norms = false;
         for (int i = 0; i < t->ranks[0].params->n_trained; i++)
             t->layers[i].grad_norm = sqrt(t->ranks[0].sum_squares[i]);

@@ -274,6 +274,9 @@ static enum bst_err apply(struct bst_plan *plan, const struct bst_command *cmd,
         live->weight_decay = scaled(cmd, live->weight_decay);
         return BST_OK;
     case BST_COMMAND_MOMENTUM:
+        if (env->no_momentum)
+            return refuse(plan, BST_DIAG_NO_MOMENTUM,
+                          bst_fail(BST_E_STATE, "this run's optimizer has no momentum"));
         live->momentum = cmd->value;
         return BST_OK;
     case BST_COMMAND_SMOOTHING:
@@ -311,6 +314,8 @@ enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *
         out->after.schedule.total = now->schedule.total;
         note(out, BST_DIAG_LENGTH_KEPT);
     }
+    if (env->no_momentum)
+        out->after.momentum = now->momentum;
     BST_TRY(take_length(out, env));
     bst_schedule_take_over(&out->after.schedule, &now->schedule, env->samples, preset->batch);
     return finish(out, env, false);

@@ -38,6 +38,7 @@ struct bst_plan_env {
     uint64_t fit; /* largest micro-batch that fits the devices; 0: not known, no bound */
     enum bst_momentum_form form;
     uint64_t least_accumulate; /* k at least, where none is asked for; 0: no bound */
+    bool no_momentum; /* the optimizer has none: it cannot be changed, and counts nowhere */
 };
 
 struct bst_change {

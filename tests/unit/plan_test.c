@@ -356,7 +356,8 @@ static void random_changes_keep_the_settings_whole(void **state)
                                    1 + bst_rng_below(&r, 4),
                                    1 + bst_rng_below(&r, 900),
                                    BST_MOMENTUM_RATE_INSIDE,
-                                   0};
+                                   0,
+                                   false};
         struct bst_command cmd;
         struct bst_plan plan;
         assert_int_equal(
@@ -385,6 +386,24 @@ static void random_changes_keep_the_settings_whole(void **state)
     assert_true(n_done > 1000 && n_refused > 100);
 }
 
+/* A change that would change nothing is not reported as done. */
+static void without_momentum_there_is_none_to_change(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_SQRT), other = now;
+    struct bst_plan_env env = at(1000);
+    struct bst_plan plan;
+    env.no_momentum = true;
+    must_refuse(&now, "momentum =0.8", env, BST_DIAG_NO_MOMENTUM, "no momentum");
+    other.momentum = 0.5;
+    other.weight_decay = now.weight_decay + 0.01;
+    assert_int_equal(bst_plan_preset(&now, &other, false, &env, &plan), BST_OK);
+    assert_true(plan.after.momentum == now.momentum);
+    assert_true(plan.after.weight_decay == other.weight_decay);
+    assert_int_equal(plan.n_changes, 1);
+    assert_string_equal(plan.changes[0].key, "weight_decay");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_preset_on_a_smaller_machine),
         cmocka_unit_test(undo_and_redo),
         cmocka_unit_test(random_changes_keep_the_settings_whole),
+        cmocka_unit_test(without_momentum_there_is_none_to_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

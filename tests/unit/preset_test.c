@@ -139,6 +139,45 @@ static void one_of_a_group_replaces_the_others(void **state)
     assert_false(bst_preset_in_force(&p, BST_PARAM_warmup_epochs));
 }
 
+/* What the other optimizers have is neither written nor compared, and the rate's rule follows the
+ * kind unless it is given. */
+static void an_optimizer_has_its_own_keys(void **state)
+{
+    static const struct {
+        const char *yaml;
+        int rule;
+        bool momentum, betas, trust;
+    } rows[] = {
+        {"", BST_LR_RULE_LINEAR, true, false, false},
+        {"optimizer: adamw\n", BST_LR_RULE_SQRT, false, true, false},
+        {"optimizer: lamb\nbeta2: 0.98\nmomentum: 0.5\n", BST_LR_RULE_SQRT, false, true, false},
+        {"optimizer: lars\nnesterov: true\n", BST_LR_RULE_LINEAR, true, false, true},
+        {"optimizer: adamw\nlr_scaling: linear\n", BST_LR_RULE_LINEAR, false, true, false},
+        {"optimizer: adamw\nmomentum: 0\nnesterov: true\n", BST_LR_RULE_SQRT, false, true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bst_sb text;
+        bst_sb_init(&text, 1 << 20);
+        must(parse(rows[i].yaml, NULL, 0, &p));
+        assert_int_equal(p.lr_scaling, rows[i].rule);
+        bst_preset_write(&p, &text);
+        assert_int_equal(strstr(text.data, "\nmomentum:") != NULL, rows[i].momentum);
+        assert_int_equal(strstr(text.data, "\nnesterov:") != NULL, rows[i].momentum);
+        assert_int_equal(strstr(text.data, "\nbeta1:") != NULL, rows[i].betas);
+        assert_int_equal(strstr(text.data, "\nbeta2:") != NULL, rows[i].betas);
+        assert_int_equal(strstr(text.data, "\nepsilon:") != NULL, rows[i].betas);
+        assert_int_equal(strstr(text.data, "\ntrust_coefficient:") != NULL, rows[i].trust);
+        must(parse(text.data, NULL, 0, &q));
+        struct bst_preset_difference diff[BST_N_PARAMS];
+        assert_int_equal(bst_preset_diff(&p, &q, diff), 0);
+        bst_sb_fini(&text);
+    }
+    const char *const set = "optimizer=lamb";
+    must(parse("", &set, 1, &p));
+    assert_int_equal(p.lr_scaling, BST_LR_RULE_SQRT);
+}
+
 static void recompute_is_a_word_or_a_mapping(void **state)
 {
     static const struct {
@@ -372,6 +411,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_value_is_read),
         cmocka_unit_test(set_wins_and_says_where_it_came_from),
         cmocka_unit_test(one_of_a_group_replaces_the_others),
+        cmocka_unit_test(an_optimizer_has_its_own_keys),
         cmocka_unit_test(recompute_is_a_word_or_a_mapping),
         cmocka_unit_test(written_text_is_the_same_preset),
         cmocka_unit_test(difference_names_live_and_fixed),

@@ -62,6 +62,7 @@ struct bst_train_cfg train_cfg(const struct bst_net *net, const char *backend)
                  .seed = 3},
         .shuffle = true,
         .seed = 3,
+        .optim = {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .trust = 0.02},
     };
 }
 
@@ -176,6 +177,14 @@ static enum bst_err faulty_sgd(struct bst_be *be, const struct bst_sgd *how, voi
     return err ? err : real.sgd(be, how, w, v, g, bytes);
 }
 
+static enum bst_err faulty_optimize(struct bst_be *be, const struct bst_optim *how,
+                                    const struct bst_span *spans, int n_spans,
+                                    const struct bst_optim_blocks *blocks)
+{
+    enum bst_err err = trip(FAULT_SGD);
+    return err ? err : real.optimize(be, how, spans, n_spans, blocks);
+}
+
 static enum bst_err faulty_describe(struct bst_be *be, const struct bst_program *p,
                                     const struct bst_instr *in, bool accumulate,
                                     struct bst_wants *w)
@@ -194,6 +203,7 @@ const struct bst_backend *train_faulty(void)
         faulty.run = faulty_run;
         faulty.sum = faulty_sum;
         faulty.sgd = faulty_sgd;
+        faulty.optimize = faulty_optimize;
         faulty.describe.describe = faulty_describe;
     }
     return &faulty;

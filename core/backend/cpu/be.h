@@ -7,12 +7,16 @@
 #include "core/backend/cpu/dnnl_shim.h"
 #include "core/backend/cpu/vec.h"
 #include "core/backend/cpu/vec_seq.h"
+#include "core/backend/cpu/vec_optim.h"
 
 struct bst_be {
     struct shim *shim;
     const struct cpu_vec *vec;
     const struct cpu_vec_seq *seq;
+    const struct cpu_vec_optim *vec_optim;
     int threads;
+    struct cpu_piece *pieces; /* optim.c's; room for n_pieces */
+    int n_pieces;
 };
 
 /* An activation as planes: for every sample and channel block, `plane` consecutive reals hold `hw`
@@ -128,6 +132,10 @@ enum bst_err cpu_copy(struct bst_be *be, void *dst, const void *src, size_t byte
 enum bst_err cpu_sum_squares(struct bst_be *be, const void *x, size_t bytes, double *out);
 enum bst_err cpu_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, void *v, const void *g,
                      size_t bytes);
+
+enum bst_err cpu_optimize(struct bst_be *be, const struct bst_optim *how,
+                          const struct bst_span *spans, int n_spans,
+                          const struct bst_optim_blocks *blocks); /* optim.c */
 
 /* A parameter to and from plain host doubles (plain.c). */
 enum bst_err cpu_export_plain(struct bst_be *be, const struct bst_param_slot *slot, const void *at,

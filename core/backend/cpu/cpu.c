@@ -65,6 +65,7 @@ static enum bst_err be_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     be->threads = cfg->threads;
     be->vec = cpu_vec_best();
     be->seq = cpu_vec_seq_best();
+    be->vec_optim = cpu_vec_optim_best();
     err = shim_open(&be->shim);
     if (err)
         bst_free(be);
@@ -78,6 +79,7 @@ static void be_close(struct bst_be *be)
     if (!be)
         return;
     shim_close(be->shim);
+    bst_free(be->pieces);
     bst_free(be);
 }
 
@@ -179,4 +181,5 @@ const struct bst_backend bst_backend_cpu = {
     .copy = cpu_copy,
     .sum_squares = cpu_sum_squares,
     .sgd = cpu_sgd,
+    .optimize = cpu_optimize,
 };

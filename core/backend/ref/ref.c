@@ -216,4 +216,5 @@ const struct bst_backend bst_backend_ref = {
     .copy = REF(copy),
     .sum_squares = REF(sum_squares),
     .sgd = REF(sgd),
+    .optimize = REF(optimize),
 };

@@ -112,5 +112,9 @@ enum bst_err REF(copy)(struct bst_be *be, void *dst, const void *src, size_t byt
 enum bst_err REF(sum_squares)(struct bst_be *be, const void *x, size_t bytes, double *out);
 enum bst_err REF(sgd)(struct bst_be *be, const struct bst_sgd *how, void *w, void *v, const void *g,
                       size_t bytes);
+/* optim.c */
+enum bst_err REF(optimize)(struct bst_be *be, const struct bst_optim *how,
+                           const struct bst_span *spans, int n_spans,
+                           const struct bst_optim_blocks *blocks);
 
 #endif
