@@ -14,6 +14,7 @@ static const double stall_before = 0.7, slow_before = 0.5; /* of the run: later 
 static const double thrown_back = 1.2;                     /* times the first loss */
 static const double tiny_step = 2e-4;                      /* of the weights; some 1e-3 is usual */
 static const double unequal_weight = 0.05;
+static const double step_weight = 0.5; /* of the newest look at the weights */
 
 void bst_advisor_init(struct bst_advisor *a)
 {
@@ -85,7 +86,10 @@ void bst_advisor_layer(struct bst_advisor *a, const char *name, double grad, dou
 
 void bst_advisor_step(struct bst_advisor *a, double share)
 {
-    a->step = isfinite(share) ? share : 0;
+    if (!isfinite(share))
+        a->step = 0;
+    else
+        a->step = a->step > 0 ? a->step + step_weight * (share - a->step) : share;
 }
 
 /* Statistics: higher is worse; NaN where there is none at this moment. */
@@ -131,6 +135,13 @@ static double slow_fall(const struct bst_advisor *a)
     if (a->worst_loss > thrown_back * a->first_loss)
         return NAN;
     return a->blocks[a->n_blocks - 1] / a->first_loss;
+}
+
+/* A net with batch norm outgrows a rate that is too high, and its loss falls all the while, so the
+ * loss does not tell; and it is later, when the rate falls, that it lacks accuracy. */
+static double step_large(const struct bst_advisor *a)
+{
+    return a->step > 0 ? a->step : NAN;
 }
 
 static double eval_stalls(const struct bst_advisor *a)
@@ -282,6 +293,13 @@ static void say_slow(const struct bst_advisor *a, double v, char out[160])
              warmed_for(a), 100 * v);
 }
 
+static void say_step(const struct bst_advisor *a, double v, char out[160])
+{
+    (void)a;
+    snprintf(out, 160, "an update moves the net by %.2g %% of its weights, before momentum",
+             100 * v);
+}
+
 static void say_stall(const struct bst_advisor *a, double v, char out[160])
 {
     snprintf(out, 160, "%.0f evaluations without a better accuracy than %.2f %%", v,
@@ -354,6 +372,8 @@ static const struct rule rules[BST_N_ADVICE_RULES] = {
         "lr *0.3", NULL, say_above, "a loss that falls"},
     [BST_ADVICE_SLOW_FALL] = {BST_DIAG_SLOW_FALL, slow_fall, 0.5, 20, 1, 1,
         "lr *2", NULL, say_slow, "a loss that falls faster"},
+    [BST_ADVICE_STEP_LARGE] = {BST_DIAG_STEP_LARGE, step_large, 5e-3, 100, 0.25, 0.5,
+        "lr *0.5", NULL, say_step, "less noise, and in the end a better accuracy"},
     [BST_ADVICE_EVAL_STALLS] = {BST_DIAG_EVAL_STALLS, eval_stalls, BST_ADVICE_EVALS - 0.5, 1, 3, 3,
         "batch -20%", NULL, say_stall, "a better accuracy within three evaluations"},
     [BST_ADVICE_LAYER_VANISHES] = {BST_DIAG_LAYER_VANISHES, layer_vanishes, 1e7, 50, 1, 1,

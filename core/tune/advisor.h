@@ -17,6 +17,7 @@
     X(EARLY_OSCILLATION)                                                                           \
     X(LOSS_ABOVE_START)                                                                            \
     X(SLOW_FALL)                                                                                   \
+    X(STEP_LARGE)                                                                                  \
     X(EVAL_STALLS)                                                                                 \
     X(LAYER_VANISHES)                                                                              \
     X(LAYER_EXPLODES)                                                                              \
@@ -94,7 +95,7 @@ struct bst_advisor {
     uint64_t n_nonfinite;
     int evals_without_best, n_evals;
     double best_accuracy;
-    double step; /* rate × gradient norm / weight norm of the whole net; 0: unknown */
+    double step; /* rate × gradient norm / weight norm of the whole net, smoothed; 0: unknown */
     double layer_small,
         layer_large;        /* least and greatest gradient / weight of a layer; 0 unknown */
     uint64_t layers_update; /* that they are of */

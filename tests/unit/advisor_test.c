@@ -213,10 +213,29 @@ static void slow_fall(void **state)
     /* As slow with large steps: more of them would not help. */
     begin(&r, usual());
     for (int i = 0; i < 3 * PER_EPOCH; i++) {
-        bst_advisor_step(&r.a, 1e-2);
+        bst_advisor_step(&r.a, 2e-3);
         step(&r, 2.3 - 0.0005 * i, 1);
     }
     assert_none(&r);
+}
+
+static void step_large(void **state)
+{
+    (void)state;
+    struct run r;
+    for (int hot = 0; hot <= 1; hot++) {
+        begin(&r, usual());
+        for (int i = 0; i < 3 * PER_EPOCH / 2; i++) {
+            /* one look in three is far out: an accident of one batch is no rule */
+            if (i % 50 == 0)
+                bst_advisor_step(&r.a, hot ? 8e-3 : i % 150 ? 1e-3 : 7e-3);
+            step(&r, healthy_loss(&r), 1);
+        }
+        if (hot)
+            assert_only(&r, BST_DIAG_STEP_LARGE, "lr *0.5");
+        else
+            assert_none(&r);
+    }
 }
 
 static void eval_stalls(void **state)
@@ -491,6 +510,7 @@ int main(void)
         cmocka_unit_test(early_oscillation),
         cmocka_unit_test(loss_above_start),
         cmocka_unit_test(slow_fall),
+        cmocka_unit_test(step_large),
         cmocka_unit_test(eval_stalls),
         cmocka_unit_test(layers),
         cmocka_unit_test(nonfinite_repeated),
