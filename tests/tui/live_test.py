@@ -161,8 +161,7 @@ def refused_with_the_sizes():
     with Session(**{"devices.memory": "4MiB", "gradient_accumulation_steps": 1, "global_batch_size": 32}) as s:
         t = s.t
         t.send(":batch =4000\r")
-        t.expect("refused")
-        assert re.search(r"BST-\d+ .*refused", t.text()) and "MiB" in t.text().split("refused", 1)[1]
+        t.wait(lambda: re.search(r"BST-\d+ .*refused.*MiB", t.text(), re.S), "the refusal with its sizes")
         t.send("y")
         t.settle()
         assert s.updates()[-1]["global_batch_size"] == 32

@@ -38,9 +38,11 @@ def quiet_screen(t):
     return still(t.text())
 
 
-def same(live, played):
+def same(live, played, when, s):
     differ = [(a, b) for a, b in zip(live, played) if a != b]
-    assert not differ and len(live) == len(played), "\n".join(f"live   {a}\nreplay {b}" for a, b in differ)
+    if differ or len(live) != len(played):
+        lines = "\n".join(f"live   {a}\nreplay {b}" for a, b in differ)
+        raise AssertionError(f"{when}: {lines}\n{recording(s)[-4:]}")
 
 
 def same_screens():
@@ -54,7 +56,8 @@ def same_screens():
         t.expect("‖ paused")
         live = quiet_screen(t)
         end = time.monotonic() + 20
-        while len([r for r in recording(s) if r["set"].get("phase") != "training"]) < 1 and time.monotonic() < end:
+        while not any(r["set"].get("phase") == "paused" for r in recording(s)):
+            assert time.monotonic() < end, "the pause is not in the recording"
             time.sleep(0.05)
         held = recording(s)[-1]["t"] + 0.3
         time.sleep(1.5)  # the pause itself has to last for the replay to fall into it
@@ -70,12 +73,12 @@ def same_screens():
         r.expect("replay x0.01")
         played = quiet_screen(r)
         r.close()
-        same(live, played)
+        same(live, played, "paused", s)
         r = s.terminal([BSTUNE, "replay", "quickstart-1", "--from", "100%"], 100, 30)
         r.expect("stopped")
         ended = quiet_screen(r)
         r.close()
-        same(over, ended)
+        same(over, ended, "at the end", s)
 
 
 def plays_to_the_end():

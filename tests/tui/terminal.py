@@ -68,6 +68,10 @@ class Terminal:
             if time.monotonic() > end:
                 raise AssertionError(f"never: {what}\n{self.text()}\n{self.raw[-400:]!r}")
             self.read()
+        # A frame comes in pieces, and what is looked at next should be whole.
+        for _ in range(50):
+            if self.fd < 0 or not self.read(0.02):
+                break
 
     def expect(self, text, seconds=PATIENCE):
         self.wait(lambda: text in self.text(), f"`{text}` on the screen", seconds)
