@@ -48,12 +48,24 @@ static void set_phase(struct bst_status *s, const char *state)
             s->phase = phases[i].phase;
 }
 
+/* The trainer writes its status once more as it ends, later than what a console last heard. */
+static bool take_last_status(struct live *l)
+{
+    struct bst_status *s = bst_xalloc(sizeof *s);
+    bool newer = !bst_status_load(l->dir, s) &&
+                 (!l->has_last || s->elapsed_seconds.value >= l->last.elapsed_seconds.value);
+    if (newer)
+        l->last = *s;
+    bst_free(s);
+    return newer;
+}
+
 /* What the files of a run tell of it, for a run whose trainer is gone: nothing is made up. */
 static void know_from_files(struct live *l, const struct bst_run_info *info)
 {
     struct bst_status *s = &l->last;
     const struct bst_history *h = l->history;
-    if (!l->has_last && bst_status_load(l->dir, s))
+    if (!take_last_status(l) && !l->has_last)
         *s = (struct bst_status){0};
     if (!l->has_last) {
         snprintf(s->run, sizeof s->run, "%s", info->name);
