@@ -50,18 +50,23 @@ struct bst_device_info {
     char name[96];
     char isa[32];     /* "avx2", "avx512", "plain" */
     char library[64]; /* "oneDNN 2.6.3" */
+    char uuid[48];    /* of a GPU, as its driver has it: "GPU-…"; else "" */
     int threads;
 };
 
+struct bst_plan_for;
+
 struct bst_be_cfg {
     int rank;
-    int threads; /* this rank's team; at least 1 */
+    int threads;                         /* this rank's team; at least 1 */
+    const struct bst_plan_for *plan_for; /* a GPU that is not here (gpu_plan.h), or NULL */
 };
 
 struct bst_backend {
     const char *name;
     const char *about;
-    int elem_bytes; /* of a real: 4 or 8 */
+    int elem_bytes;  /* of a real: 4 or 8 */
+    bool own_memory; /* apart from the host's, which then has the loader's images */
     struct bst_describe describe;
 
     /* open() is called on the rank's own thread, as is everything else. */

@@ -98,7 +98,7 @@ enum bst_err bst_memory_plan(const struct bst_trainer *t, int64_t batch, int k,
     if (!bst_add_size(train, bst_loader_bytes_for(&cfg), &out->loader))
         return bst_fail(BST_E_NOMEM, "a batch of %" PRId64 ": its images alone are too many bytes",
                         batch);
-    uint64_t others = blocks_table(t).total + out->loader;
+    uint64_t others = blocks_table(t).total + (t->cfg.backend->own_memory ? 0 : out->loader);
     out->arena_limit = !t->limit ? SIZE_MAX : t->limit > others ? t->limit - others : 0;
     return BST_OK;
 }
@@ -112,7 +112,10 @@ void bst_memory_table(const struct bst_trainer *t, const struct split_plan *s,
     out->peak = s->need.peak;
     out->n_again = s->need.n_again;
     out->again_share = s->need.again_share;
-    out->loader = s->loader;
+    if (t->cfg.backend->own_memory)
+        out->host = s->loader;
+    else
+        out->loader = s->loader;
     out->total += out->arena + out->loader;
 }
 

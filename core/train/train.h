@@ -47,6 +47,7 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
     struct bst_recompute recompute; /* arena_limit: what the memory leaves, worked out by split */
     const char *trace_path;         /* --trace-samples; NULL: none */
     bool plan_only;                 /* nothing is allocated and nothing runs: for plans alone */
+    const struct bst_plan_for *plan_for; /* with that: for a GPU that is not here, or NULL */
 };
 
 /* What one update uses. */
@@ -98,6 +99,7 @@ struct bst_rank_memory {                            /* bytes of one rank, planne
     uint64_t hold;        /* room for bst_trainer_hold(), reserved from the start */
     uint64_t activations; /* of the arena: alive when backward starts */
     uint64_t arena, loader, total;
+    uint64_t host;        /* the loader's, where the device has a memory of its own: not in total */
     struct bst_peak peak; /* the arena's parts when most is alive */
     int n_again;          /* instructions of the largest micro-batch that run a second time */
     double again_share;   /* their estimated work, as a part of all the rest */

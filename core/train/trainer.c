@@ -23,7 +23,8 @@ static enum bst_err alloc_blocks(struct rank *k)
 static enum bst_err open_job(struct rank *k, void *arg)
 {
     (void)arg;
-    struct bst_be_cfg cfg = {.rank = k->rank, .threads = k->t->threads};
+    struct bst_be_cfg cfg = {
+        .rank = k->rank, .threads = k->t->threads, .plan_for = k->t->cfg.plan_for};
     BST_TRY(k->t->cfg.backend->open(&cfg, &k->be));
     k->t->cfg.backend->info(k->be, &k->info);
     bst_comm_use(k->comm, k->t->cfg.backend, k->be);

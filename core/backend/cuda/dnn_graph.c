@@ -337,11 +337,12 @@ struct search { /* for plans of one graph */
     const struct cuda_dnn_wish *wish;
     struct cuda_dnn_plan *out;
     int most, n, n_configs;
+    bool fallback; /* what is tried now */
 };
 
 static void try_config(struct cuda_dnn_graph *g, struct search *s, cudnnBackendDescriptor_t config)
 {
-    struct cuda_dnn_plan p = {0};
+    struct cuda_dnn_plan p = {.fallback = s->fallback};
 
     look_at_engine(g, config, &p);
     if (p.numerical & s->wish->refuse)
@@ -398,6 +399,7 @@ enum bst_err cuda_dnn_plans(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d
     finish(g, s.graph, "operation graph");
     BST_TRY(failure(g));
     for (int i = 0; i < 2 && !s.n; i++) {
+        s.fallback = i > 0;
         err = ask(g, &s, modes[i]);
         g->err = BST_OK; /* a mode that has no answer does not spoil the graph */
     }

@@ -73,6 +73,7 @@ struct cuda_dnn_plan {
     int64_t workspace;             /* bytes */
     int64_t engine;                /* its number within cuDNN's for this kind of graph */
     unsigned numerical, behaviour; /* notes, a bit each */
+    bool fallback;                 /* heuristic mode A had none */
 };
 
 /* Up to `most` plans that `wish` allows, best first by heuristic mode A; where that has none, by
@@ -88,7 +89,7 @@ void cuda_dnn_plan_fini(struct cuda_dnn_plan *p); /* a zeroed one is fine */
  * length; the text of a plan compiled at run time holds the binary. */
 BST_MUST_USE enum bst_err cuda_dnn_plan_json(const struct cuda_dnn_plan *p, char **out,
                                              size_t *bytes);
-/* Engine and notes are not in the text: they are 0. */
+/* Engine, notes and fallback are not in the text: they are 0. */
 BST_MUST_USE enum bst_err cuda_dnn_plan_parse(const char *json, size_t bytes,
                                               cudnnBackendDescriptor_t device,
                                               struct cuda_dnn_plan *out);

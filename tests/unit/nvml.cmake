@@ -1,0 +1,4 @@
+# A driver's library that answers as the test wants, for what reads NVIDIA's devices.
+add_library(nvml_fake MODULE nvml_fake.c)
+target_link_libraries(nvml_fake PRIVATE bst_flags)
+bst_test(unit.nvml unit nvml_test.c ARGS $<TARGET_FILE:nvml_fake> LINKS bst_backend ${CMAKE_DL_LIBS})
