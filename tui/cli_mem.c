@@ -77,6 +77,7 @@ static int read_lists(const struct tui_call *c, struct ask *a)
     const char *precision = tui_value(c, TUI_OPTION_PRECISION);
     const char *recompute = tui_value(c, TUI_OPTION_RECOMPUTE);
     int n = precision ? split_list(precision, a->precisions) : 0;
+    a->cfg.device = tui_value(c, TUI_OPTION_DEVICE);
     if (n < 0)
         return tui_usage(c, "--precision: %s is not a list such as fp32", precision);
     a->cfg.n_precisions = n;
@@ -114,12 +115,16 @@ static void print_bytes(FILE *out, uint64_t bytes, int width)
     fprintf(out, " %*.1f", width, (double)bytes / MIB);
 }
 
-static void print_row(FILE *out, const struct bst_mem_row *r)
+static void print_row(FILE *out, const struct bst_mem_report *report, const struct bst_mem_row *r)
 {
     char micro[32];
+    bool gpu = report->device[0] != '\0';
     snprintf(micro, sizeof micro, r->micro_batches > 1 ? "%dx%d" : "%.0d%d",
              r->micro_batches > 1 ? r->micro_batches : 0, r->micro);
-    fprintf(out, "%7" PRIu64 " %7s  %-12s", r->batch, micro, r->recompute);
+    fprintf(out, "%7" PRIu64 " %7s  ", r->batch, micro);
+    if (gpu)
+        fprintf(out, "%-5s ", r->precision);
+    fprintf(out, "%-12s", r->recompute);
     if (r->why[0] || !r->known) {
         fprintf(out, "  %s\n", r->why[0] ? r->why : "does not fit, by far");
         return;
@@ -130,8 +135,14 @@ static void print_row(FILE *out, const struct bst_mem_row *r)
     print_bytes(out, r->rewind, 8);
     print_bytes(out, r->activations, 11);
     print_bytes(out, r->recomputation, 13);
-    print_bytes(out, r->data, 7);
-    print_bytes(out, r->workspace, 9);
+    if (gpu) {
+        print_bytes(out, r->workspace - r->scratch, 10);
+        print_bytes(out, r->scratch, 8);
+        print_bytes(out, r->libraries, 9);
+    } else {
+        print_bytes(out, r->data, 7);
+        print_bytes(out, r->workspace, 9);
+    }
     print_bytes(out, r->total, 9);
     fprintf(out, "  %-4s %+6.1f%%", r->fits ? "yes" : "no", 100 * r->again_share);
     if (r->textbook > 0)
@@ -146,12 +157,46 @@ static void print_largest(FILE *out, const struct bst_mem_report *r,
     char total[32], capacity[32];
     bst_text_bytes(l->total, total);
     bst_text_bytes(r->capacity, capacity);
-    fprintf(out, "largest in %s, recompute %s: ", capacity, l->recompute);
+    fprintf(out, "largest in %s, ", capacity);
+    if (r->device[0])
+        fprintf(out, "%s, ", l->precision);
+    fprintf(out, "recompute %s: ", l->recompute);
     if (l->micro)
         fprintf(out, "%d samples a device in one pass, a batch of %" PRIu64 " (%s)\n", l->micro,
                 l->batch, total);
     else
         fprintf(out, "not one sample fits\n");
+}
+
+/* What is exact, what is estimated, and what nobody can plan are kept apart. */
+static void print_gpu_text(FILE *out, const struct bst_mem_report *r)
+{
+    char host[32] = "n/a";
+    fprintf(out, "%s: %s on %d x %s, planned with cuDNN %s; no such device need be here%s\n",
+            r->preset, r->net, r->devices, r->device, r->cudnn,
+            r->generated ? "; nor are the data, their usual sizes are taken" : "");
+    fprintf(out, "MiB of one device:\n"
+                 "  batch   micro  type  recompute     parameters gradients optimizer   rewind "
+                 "activations recomputation transients  scratch libraries     total  fits    work"
+                 "  textbook   error\n");
+    for (int i = 0; i < r->n_rows; i++)
+        print_row(out, r, &r->rows[i]);
+    for (int i = 0; i < r->n_largest; i++)
+        print_largest(out, r, &r->largest[i]);
+    if (r->n_rows)
+        bst_text_bytes(r->rows[r->n_rows - 1].host, host);
+    fprintf(
+        out,
+        "exact, as a run would ask for it: all columns up to total. scratch is what the "
+        "instruction needs at which most is in use: cuDNN's\n"
+        "workspace for the plan it puts first, asked of cuDNN for each convolution, and room for "
+        "filters and sums; libraries is cuBLASLt's.\n"
+        "estimated: work, the price of recomputation; textbook, which knows the number of "
+        "parameters only.\n"
+        "not known before a run, and on top: the driver's context with its code, NCCL's buffers "
+        "between several devices.\n"
+        "in the host's memory: %s for images at the last batch\n",
+        host);
 }
 
 static void print_text(const struct tui_call *c, const struct bst_mem_report *r)
@@ -168,7 +213,7 @@ static void print_text(const struct tui_call *c, const struct bst_mem_report *r)
                     "activations recomputation    data workspace     total  fits    work  textbook "
                     "  error\n");
     for (int i = 0; i < r->n_rows; i++)
-        print_row(c->out, &r->rows[i]);
+        print_row(c->out, r, &r->rows[i]);
     for (int i = 0; i < r->n_largest; i++)
         print_largest(c->out, r, &r->largest[i]);
     fprintf(c->out,
@@ -197,6 +242,8 @@ static int make(const struct tui_call *c, struct ask *a)
         bst_mem_print_json(r, &text);
         fprintf(c->out, "%s\n", text.data);
         bst_sb_fini(&text);
+    } else if (r->device[0]) {
+        print_gpu_text(c->out, r);
     } else {
         print_text(c, r);
     }

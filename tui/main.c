@@ -18,6 +18,7 @@ static int (*const verbs[TUI_N_VERBS])(const struct tui_call *c) = {
     [TUI_VERB_STOP] = tui_verb_stop,
     [TUI_VERB_PRESET] = tui_verb_preset,
     [TUI_VERB_MEM] = tui_verb_mem,
+    [TUI_VERB_DOCTOR] = tui_verb_doctor,
     [TUI_VERB_SWEEP] = tui_verb_sweep,
     [TUI_VERB_TRIAL] = tui_verb_trial,
     [TUI_VERB_REPORT] = tui_verb_report,

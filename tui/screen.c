@@ -36,6 +36,23 @@ static bool starts(const char *s, const char *with)
     return !strncmp(s, with, strlen(with));
 }
 
+/* Whether there is an entry for the type, and whether it moves the cursor. */
+static bool look_up(const char *term, bool *moves)
+{
+    int found = 0;
+    if (setupterm(term, STDOUT_FILENO, &found) != OK)
+        return false;
+    *moves = cursor_address != NULL && clear_screen != NULL;
+    del_curterm(cur_term);
+    return true;
+}
+
+bool tui_screen_known(const char *term)
+{
+    bool moves = false;
+    return term && *term && strcmp(term, "dumb") != 0 && look_up(term, &moves) && moves;
+}
+
 /* Tries TERM, then what nearly every terminal understands. */
 static SCREEN *open_terminal(const char **warning)
 {
@@ -45,12 +62,10 @@ static SCREEN *open_terminal(const char **warning)
     if (!term || !*term || !strcmp(term, "dumb"))
         return NULL;
     for (int i = 0; i < 3; i++) {
-        int found = 0;
+        bool moves = false;
         /* newterm leaves when an entry is not there: asked first. */
-        if (setupterm(stand_ins[i] ? stand_ins[i] : term, STDOUT_FILENO, &found) != OK)
+        if (!look_up(stand_ins[i] ? stand_ins[i] : term, &moves))
             continue;
-        bool moves = cursor_address != NULL && clear_screen != NULL;
-        del_curterm(cur_term);
         if (!moves)
             return NULL;
         SCREEN *s = newterm(stand_ins[i], stdout, stdin);

@@ -13,6 +13,8 @@
  * its stand-ins): the caller writes lines instead. *warning, in static text or NULL, is to be shown
  * once. */
 BST_MUST_USE enum bst_err tui_screen_open(const struct tui_console_cfg *cfg, const char **warning);
+/* Whether a terminal of this type can be drawn on as it is, without a stand-in. */
+bool tui_screen_known(const char *term);
 void tui_screen_close(void); /* the terminal as it was; no harm when not open */
 void tui_screen_size(int *w, int *h);
 void tui_screen_setup(struct tui_frame *f); /* symbols that this terminal can show */

@@ -6,7 +6,13 @@
 #include "core/base/err.h"
 #include "tui/cli.h"
 
-enum { TUI_EXIT_DONE = 0, TUI_EXIT_FAILED = 1, TUI_EXIT_USAGE = 2, TUI_EXIT_NO_RUN = 4 };
+enum {
+    TUI_EXIT_DONE = 0,
+    TUI_EXIT_FAILED = 1,
+    TUI_EXIT_USAGE = 2,
+    TUI_EXIT_PROBLEMS = 3,
+    TUI_EXIT_NO_RUN = 4
+};
 
 struct bst_net_table;
 
@@ -20,6 +26,7 @@ int tui_verb_run(const struct tui_call *c);
 int tui_verb_attach(const struct tui_call *c);
 int tui_verb_list(const struct tui_call *c);
 int tui_verb_mem(const struct tui_call *c);
+int tui_verb_doctor(const struct tui_call *c);
 int tui_verb_status(const struct tui_call *c);
 int tui_verb_ctl(const struct tui_call *c);
 int tui_verb_stop(const struct tui_call *c);

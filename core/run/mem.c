@@ -4,15 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/backend/gpu_plan.h"
 #include "core/base/alloc.h"
-#include "core/base/json.h"
 #include "core/run/field.h"
+#include "core/run/gpu.h"
 #include "core/run/start.h"
 #include "core/train/host.h"
 #include "core/tune/split.h"
 
-/* The two plans behind the textbook's factor. */
-enum { FIT_LOW = 8, FIT_HIGH = 16 };
+/* The two plans behind the textbook's factor; for a GPU, of which each size costs cuDNN some
+ * hundred questions, sizes that are asked about anyway. */
+enum { FIT_LOW = 8, FIT_HIGH = 16, FIT_GPU_LOW = 32, FIT_GPU_HIGH = 64 };
 /* No device holds more samples at once; the search starts here and falls at the first plan. */
 enum { LARGEST_MOST = 1 << 20 };
 
@@ -23,6 +25,8 @@ struct planner {
     struct bst_train_cfg cfg;
     struct bst_trainer *t;
     uint64_t capacity;
+    struct bst_gpu gpu;
+    struct bst_plan_for plan_for;
 };
 
 static enum bst_err load(const struct bst_mem_cfg *cfg, const char *precision,
@@ -34,7 +38,7 @@ static enum bst_err load(const struct bst_mem_cfg *cfg, const char *precision,
     int n = cfg->n_sets;
     for (int i = 0; i < n; i++)
         sets[i] = cfg->sets[i];
-    if (precision)
+    if (precision && !cfg->device)
         sets[n++] = own[0] = bst_xasprintf("precision=%s", precision);
     if (recompute)
         sets[n++] = own[1] = bst_xasprintf("recompute=%s", recompute);
@@ -61,36 +65,6 @@ static void use_generated(struct planner *p)
         p->cfg.data.eval_count = INT32_MAX;
 }
 
-static enum bst_err open_planner(const struct bst_mem_cfg *cfg, const char *precision,
-                                 const char *recompute, struct planner *p, bool *generated,
-                                 struct bst_preset_errors *errs)
-{
-    *p = (struct planner){0};
-    BST_TRY(load(cfg, precision, recompute, &p->preset, errs));
-    BST_TRY(bst_start_train_cfg(&p->preset, cfg->nets, &p->start, &p->cfg));
-    p->cfg.plan_only = true;
-    enum bst_err err = bst_trainer_open(&p->cfg, &p->t);
-    if (err == BST_E_NOTFOUND) {
-        use_generated(p);
-        *generated = true;
-        err = bst_trainer_open(&p->cfg, &p->t);
-    }
-    BST_TRY(err);
-    p->capacity = cfg->capacity              ? cfg->capacity
-                  : p->preset.devices.memory ? p->preset.devices.memory
-                                             : bst_trainer_memory_default(p->cfg.ranks);
-    /* Every batch is told what it needs, whether it fits or not; only recomputation on demand goes
-     * by what there is. */
-    bst_trainer_set_limit(p->t, p->cfg.recompute.kind == BST_RECOMPUTE_AUTO ? p->capacity : 0);
-    return BST_OK;
-}
-
-static void close_planner(struct planner *p)
-{
-    bst_trainer_close(p->t);
-    p->t = NULL;
-}
-
 static void label(const struct planner *p, char recompute[64], char precision[8])
 {
     struct bst_sb text;
@@ -100,11 +74,96 @@ static void label(const struct planner *p, char recompute[64], char precision[8]
     bst_sb_fini(&text);
     bst_sb_init(&text, 4096);
     bst_preset_write_value(&p->preset, BST_PARAM_precision, &text);
-    bst_copy_text(precision, 8, text.data);
+    bst_copy_text(precision, 8, p->cfg.plan_for ? bst_conv_type_name(p->plan_for.type) : text.data);
     bst_sb_fini(&text);
 }
 
-static void fill(struct bst_mem_row *row, const struct bst_rank_memory *m)
+static enum bst_err find_type(const char *name, enum bst_conv_type *out)
+{
+    for (int i = 0; i < BST_CONV_N_TYPES; i++) {
+        *out = (enum bst_conv_type)i;
+        if (!strcmp(name, bst_conv_type_name(*out)))
+            return BST_OK;
+    }
+    return bst_fail(BST_E_NOTFOUND, "--precision: a GPU has fp32, tf32, fp16 and bf16, not %s",
+                    name);
+}
+
+/* Another backend than the preset's, whatever machine this is. */
+static enum bst_err use_gpu(const struct bst_mem_cfg *cfg, const char *precision, struct planner *p)
+{
+    char own[8], recompute[64];
+    label(p, recompute, own);
+    BST_TRY(bst_gpu_load(cfg->presets, cfg->device, &p->gpu));
+    p->plan_for =
+        (struct bst_plan_for){.properties = p->gpu.properties, .n_properties = p->gpu.n_properties};
+    BST_TRY(find_type(precision ? precision : own, &p->plan_for.type));
+    p->cfg.backend = &bst_backend_gpu_plan;
+    p->cfg.plan_for = &p->plan_for;
+    return BST_OK;
+}
+
+static void close_planner(struct planner *p)
+{
+    bst_trainer_close(p->t);
+    bst_gpu_fini(&p->gpu);
+    p->t = NULL;
+}
+
+static uint64_t capacity_of(const struct bst_mem_cfg *cfg, const struct planner *p)
+{
+    if (cfg->capacity)
+        return cfg->capacity;
+    if (cfg->device)
+        return p->gpu.memory;
+    return p->preset.devices.memory ? p->preset.devices.memory
+                                    : bst_trainer_memory_default(p->cfg.ranks);
+}
+
+static uint64_t libraries_of(const struct planner *p)
+{
+    return p->cfg.plan_for ? BST_GPU_CUBLAS_BYTES : 0;
+}
+
+/* What the trainer may plan with. */
+static uint64_t limit_of(const struct planner *p)
+{
+    return p->capacity > libraries_of(p) ? p->capacity - libraries_of(p) : 1;
+}
+
+static enum bst_err open_trainer(struct planner *p, bool *generated)
+{
+    enum bst_err err = bst_trainer_open(&p->cfg, &p->t);
+    if (err != BST_E_NOTFOUND)
+        return err;
+    use_generated(p);
+    *generated = true;
+    return bst_trainer_open(&p->cfg, &p->t);
+}
+
+static enum bst_err open_planner(const struct bst_mem_cfg *cfg, const char *precision,
+                                 const char *recompute, struct planner *p, bool *generated,
+                                 struct bst_preset_errors *errs)
+{
+    *p = (struct planner){0};
+    BST_TRY(load(cfg, precision, recompute, &p->preset, errs));
+    BST_TRY(bst_start_train_cfg(&p->preset, cfg->nets, &p->start, &p->cfg));
+    p->cfg.plan_only = true;
+    enum bst_err err = cfg->device ? use_gpu(cfg, precision, p) : BST_OK;
+    if (!err)
+        err = open_trainer(p, generated);
+    if (err) {
+        close_planner(p);
+        return err;
+    }
+    p->capacity = capacity_of(cfg, p);
+    /* Every batch is told what it needs, whether it fits or not; only recomputation on demand goes
+     * by what there is. */
+    bst_trainer_set_limit(p->t, p->cfg.recompute.kind == BST_RECOMPUTE_AUTO ? limit_of(p) : 0);
+    return BST_OK;
+}
+
+static void fill(struct bst_mem_row *row, const struct planner *p, const struct bst_rank_memory *m)
 {
     const struct bst_peak *k = &m->peak;
     row->parameters = m->weights + m->staged;
@@ -115,7 +174,10 @@ static void fill(struct bst_mem_row *row, const struct bst_rank_memory *m)
     row->recomputation = k->recomputed;
     row->data = m->loader;
     row->workspace = k->gradients + k->scratch + k->gaps;
-    row->total = m->total;
+    row->scratch = k->scratch;
+    row->libraries = libraries_of(p);
+    row->total = m->total + row->libraries;
+    row->host = m->host;
     row->n_again = m->n_again;
     row->again_share = m->again_share;
     /* A refusal far over the limit comes before the arena is planned. */
@@ -143,7 +205,7 @@ static void plan_row(const struct planner *p, const struct bst_mem_report *r, ui
         bst_copy_text(row->why, sizeof row->why, bst_err_text());
         return;
     }
-    fill(row, &m);
+    fill(row, p, &m);
     row->fits = !err && row->total <= p->capacity;
     if (r->fitted[0])
         row->textbook = bst_textbook_bytes(&r->textbook, row->micro);
@@ -154,12 +216,12 @@ static void find_largest(const struct planner *p, struct bst_mem_largest *out)
     struct bst_rank_memory m = {0};
     *out = (struct bst_mem_largest){0};
     label(p, out->recompute, out->precision);
-    bst_trainer_set_limit(p->t, p->capacity);
+    bst_trainer_set_limit(p->t, limit_of(p));
     if (bst_trainer_largest(p->t, LARGEST_MOST / p->cfg.ranks, 1, &out->micro))
         return;
     out->batch = (uint64_t)out->micro * (uint64_t)p->cfg.ranks;
     if (!bst_trainer_plan(p->t, (int64_t)out->batch, 1, &m))
-        out->total = m.total;
+        out->total = m.total + libraries_of(p);
 }
 
 /* Two plans of the net as it is, without recomputation, and what the process takes by then. */
@@ -168,11 +230,15 @@ static enum bst_err fit_textbook(const struct bst_mem_cfg *cfg, struct bst_mem_r
 {
     struct planner p;
     struct bst_memory_point at[2];
-    const int micros[2] = {FIT_LOW, FIT_HIGH};
+    const int micros[2] = {cfg->device ? FIT_GPU_LOW : FIT_LOW,
+                           cfg->device ? FIT_GPU_HIGH : FIT_HIGH};
     BST_TRY(open_planner(cfg, NULL, "none", &p, &r->generated, errs));
     bst_copy_text(r->preset, sizeof r->preset, p.preset.name[0] ? p.preset.name : cfg->preset);
     bst_copy_text(r->net, sizeof r->net, p.preset.model.name);
     bst_copy_text(r->backend, sizeof r->backend, p.cfg.backend->name);
+    bst_copy_text(r->device, sizeof r->device, p.gpu.title);
+    if (cfg->device && bst_conv_cudnn_version(r->cudnn))
+        r->cudnn[0] = '\0';
     r->devices = p.cfg.ranks;
     r->capacity = p.capacity;
     r->saving = bst_trainer_save_bytes(p.t);
@@ -185,7 +251,7 @@ static enum bst_err fit_textbook(const struct bst_mem_cfg *cfg, struct bst_mem_r
         struct bst_rank_memory m;
         err = bst_trainer_plan(p.t, (int64_t)micros[i] * r->devices, 1, &m);
         at[i] = (struct bst_memory_point){micros[i], (double)m.total};
-        if (!i)
+        if (!i && !cfg->device)
             r->process = bst_host_resident();
     }
     if (!err && bst_textbook_fit(&r->textbook, &at[0], &at[1]))
@@ -248,89 +314,4 @@ void bst_mem_free(struct bst_mem_report *r)
     bst_free(r->rows);
     bst_free(r->largest);
     bst_free(r);
-}
-
-static void print_row(struct bst_json *j, const struct bst_mem_row *row)
-{
-    bst_json_open(j, NULL, '{');
-    bst_json_uint(j, "global_batch_size", row->batch);
-    bst_json_int(j, "micro_batch_size", row->micro);
-    bst_json_int(j, "gradient_accumulation_steps", row->micro_batches);
-    bst_json_str(j, "precision", row->precision);
-    bst_json_str(j, "recompute", row->recompute);
-    bst_json_bool(j, "fits", row->fits);
-    if (row->known) {
-        bst_json_uint(j, "parameters", row->parameters);
-        bst_json_uint(j, "gradients", row->gradients);
-        bst_json_uint(j, "optimizer", row->optimizer);
-        bst_json_uint(j, "rewind", row->rewind);
-        bst_json_uint(j, "activations", row->activations);
-        bst_json_uint(j, "recomputation", row->recomputation);
-        bst_json_uint(j, "data", row->data);
-        bst_json_uint(j, "workspace", row->workspace);
-        bst_json_uint(j, "total", row->total);
-        bst_json_int(j, "recomputed_instructions", row->n_again);
-        bst_json_num(j, "recompute_work", row->again_share);
-    } else {
-        bst_json_null(j, "total");
-    }
-    if (row->known && row->textbook > 0) {
-        bst_json_num(j, "textbook", row->textbook);
-        bst_json_num(j, "textbook_error", bst_memory_error(row->textbook, (double)row->total));
-    }
-    if (row->why[0])
-        bst_json_str(j, "why", row->why);
-    bst_json_close(j, '}');
-}
-
-static void print_textbook(struct bst_json *j, const struct bst_mem_report *r)
-{
-    bst_json_open(j, "textbook", '{');
-    bst_json_num(j, "parameters", r->textbook.parameters);
-    bst_json_num(j, "inputs", r->textbook.inputs);
-    bst_json_num(j, "outputs", r->textbook.outputs);
-    bst_json_num(j, "factor", r->textbook.factor);
-    bst_json_open(j, "fitted_from", '[');
-    for (int i = 0; i < 2 && r->fitted[0]; i++)
-        bst_json_int(j, NULL, r->fitted[i]);
-    bst_json_close(j, ']');
-    bst_json_close(j, '}');
-}
-
-void bst_mem_print_json(const struct bst_mem_report *r, struct bst_sb *out)
-{
-    struct bst_json j;
-    bst_json_init(&j, out);
-    bst_json_open(&j, NULL, '{');
-    bst_json_str(&j, "preset", r->preset);
-    bst_json_str(&j, "net", r->net);
-    bst_json_str(&j, "backend", r->backend);
-    bst_json_int(&j, "devices", r->devices);
-    bst_json_uint(&j, "capacity", r->capacity);
-    bst_json_bool(&j, "data_found", !r->generated);
-    bst_json_open(&j, "planned", '[');
-    for (int i = 0; i < r->n_rows; i++)
-        print_row(&j, &r->rows[i]);
-    bst_json_close(&j, ']');
-    bst_json_open(&j, "largest", '[');
-    for (int i = 0; i < r->n_largest; i++) {
-        const struct bst_mem_largest *l = &r->largest[i];
-        bst_json_open(&j, NULL, '{');
-        bst_json_str(&j, "precision", l->precision);
-        bst_json_str(&j, "recompute", l->recompute);
-        bst_json_int(&j, "micro_batch_size", l->micro);
-        bst_json_uint(&j, "global_batch_size", l->batch);
-        bst_json_uint(&j, "total", l->total);
-        bst_json_close(&j, '}');
-    }
-    bst_json_close(&j, ']');
-    bst_json_uint(&j, "saving", r->saving);
-    print_textbook(&j, r);
-    bst_json_open(&j, "measured", '{');
-    if (r->process)
-        bst_json_uint(&j, "process_resident", r->process);
-    else
-        bst_json_null(&j, "process_resident");
-    bst_json_close(&j, '}');
-    bst_json_close(&j, '}');
 }

@@ -21,7 +21,9 @@ struct bst_mem_cfg { /* all borrowed */
     int n_recomputes;
     const char *const *precisions; /* none: the preset's own */
     int n_precisions;
-    uint64_t capacity; /* bytes of one device; 0: devices.memory, or what this machine has */
+    uint64_t capacity;  /* bytes of one device; 0: devices.memory, or what this machine has */
+    const char *device; /* a GPU that need not be here, as for bst_gpu_load(); NULL: this machine.
+                           Precisions are then those of bst_conv_type_name() */
 };
 
 /* Bytes of one device; the columns make up the total. */
@@ -38,7 +40,10 @@ struct bst_mem_row {
     uint64_t activations, recomputation; /* when most is alive */
     uint64_t data;
     uint64_t workspace; /* gradients of activations, scratch, gaps */
+    uint64_t scratch;   /* of that: what one instruction needs for itself, a library's included */
+    uint64_t libraries; /* cuBLASLt's workspace */
     uint64_t total;
+    uint64_t host;      /* beside it, in the host's memory: images on their way to a GPU */
     int n_again;        /* instructions that run a second time */
     double again_share; /* their estimated work, as a part of all the rest */
     double textbook;    /* bytes; 0: not known */
@@ -59,7 +64,9 @@ struct bst_mem_report {
     struct bst_textbook textbook;
     int fitted[2];    /* micro-batches of the two plans behind the factor; 0: there is none */
     uint64_t saving;  /* on top of a total while a checkpoint is written */
-    uint64_t process; /* measured: resident here after a plan; 0: not known */
+    uint64_t process; /* measured: resident here after a plan; 0: not known, or no matter */
+    char device[96];  /* the GPU that was planned for; "": this machine */
+    char cudnn[32];
     struct bst_mem_row *rows;
     int n_rows;
     struct bst_mem_largest *largest; /* a row for each precision and way of recomputing */

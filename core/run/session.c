@@ -92,6 +92,17 @@ static enum bst_err open_control(struct bst_session *s)
     return BST_OK;
 }
 
+static void open_monitor(struct bst_session *s)
+{
+    struct bst_device_info info[BST_MAX_DEVICES];
+    const char *uuids[BST_MAX_DEVICES];
+    for (int i = 0; i < s->status.n_devices; i++) {
+        bst_trainer_device(s->trainer, i, &info[i]);
+        uuids[i] = info[i].uuid;
+    }
+    s->monitor = bst_monitor_open(uuids, s->status.n_devices, NULL);
+}
+
 static enum bst_err open_trainer(struct bst_session *s)
 {
     BST_TRY(bst_start_train_cfg(&s->preset, s->cfg.nets, &s->start, &s->train_cfg));
@@ -99,6 +110,7 @@ static enum bst_err open_trainer(struct bst_session *s)
     s->status.n_devices = s->train_cfg.ranks;
     bst_copy_text(s->status.backend, sizeof s->status.backend, s->train_cfg.backend->name);
     BST_TRY(bst_trainer_open(&s->train_cfg, &s->trainer));
+    open_monitor(s);
     BST_TRY(bst_start_check_data(&s->preset, bst_trainer_data(s->trainer)));
     s->env = (struct bst_plan_env){
         .dataset = (uint64_t)bst_trainer_data(s->trainer)->n[BST_TRAIN],
@@ -469,6 +481,7 @@ static void close_all(struct bst_session *s, const char *state)
     if (s->signals)
         bst_signals_on_usr1(s->signals, NULL, NULL);
     bst_server_close(s->server, state);
+    bst_monitor_close(s->monitor);
     bst_trainer_close(s->trainer);
     bst_metrics_close(s->metrics);
     bst_recorder_close(s->recorder);

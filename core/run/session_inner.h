@@ -6,6 +6,7 @@
 
 #include "core/run/journal.h"
 #include "core/run/metrics.h"
+#include "core/run/monitor.h"
 #include "core/run/recording.h"
 #include "core/run/reply.h"
 #include "core/run/run_dir.h"
@@ -64,6 +65,7 @@ struct bst_session {
     struct bst_start start;
     struct bst_train_cfg train_cfg;
     struct bst_trainer *trainer;
+    struct bst_monitor *monitor; /* NULL: devices of which no driver tells anything */
     struct bst_run_info info;
 
     struct bst_server *server;

@@ -43,7 +43,7 @@ static void fill_utilisation(struct bst_session *s, double now)
         threads += st->devices[i].threads;
     if (s->cpu_at > 0 && threads > 0) {
         double share = (cpu - s->cpu_used) / (span * threads);
-        for (int i = 0; i < st->n_devices; i++)
+        for (int i = 0; i < st->n_devices && !s->monitor; i++)
             st->devices[i].utilisation = bst_metric_of(share < 1 ? share : 1);
     }
     s->cpu_at = now;
@@ -70,6 +70,7 @@ static void fill_devices(struct bst_session *s)
         double peak = d->memory_peak.valid ? d->memory_peak.value : 0;
         d->memory_peak = bst_metric_of((double)m.held > peak ? (double)m.held : peak);
         d->recompute_work = (struct bst_metric){m.again_share, m.n_again > 0};
+        bst_monitor_fill(s->monitor, i, d);
         d->samples_per_sec = st->samples_per_sec;
         d->samples_per_sec.value /= st->n_devices;
     }
@@ -135,6 +136,19 @@ static void fill_progress(struct bst_session *s)
     st->journal_seq = s->journal ? bst_journal_seq(s->journal) : 0;
 }
 
+static void tell_errors(struct bst_session *s)
+{
+    int device;
+    unsigned xid;
+    while (bst_monitor_error(s->monitor, &device, &xid)) {
+        if (device >= 0)
+            bst_session_note(s, BST_DIAG_DEVICE_ERROR, "device %d: Xid %u", device, xid);
+        else
+            bst_session_note(s, BST_DIAG_DEVICE_ERROR, "another device of this machine: Xid %u",
+                             xid);
+    }
+}
+
 void bst_session_publish(struct bst_session *s, bool at_once)
 {
     double now = bst_clock_now();
@@ -148,6 +162,7 @@ void bst_session_publish(struct bst_session *s, bool at_once)
         fill_utilisation(s, now);
         fill_layers(s, now);
     }
+    tell_errors(s);
     if (s->recorder)
         bst_recorder_add(s->recorder, &s->status);
     if (s->server)

@@ -43,8 +43,12 @@ struct bst_status_device {
     char name[96];
     struct bst_metric memory_planned, memory_used, memory_peak, memory_limit; /* bytes */
     struct bst_metric memory_hold; /* of what is planned, kept free for `undo --rewind` */
-    struct bst_metric utilisation; /* 0…1: CPU time of the rank's team over wall time */
+    struct bst_metric utilisation; /* 0…1: CPU time of the rank's team over wall time, or
+                                      of a GPU the part of it with a kernel running */
     struct bst_metric temperature; /* °C */
+    /* Of a GPU: W, MHz, MHz; memory errors not corrected since the driver was loaded. */
+    struct bst_metric power, sm_clock, memory_clock, ecc_uncorrected;
+    char throttle[96]; /* why its clocks are lower than they might be; "": they are not */
     struct bst_metric samples_per_sec;
     struct bst_metric recompute_work; /* estimated, of all the rest of an update; only where some */
     int threads;

@@ -12,6 +12,9 @@ if [ -z "$python" ]; then
     fi
     [ ! -x $venv/bin/python ] || python=$venv/bin/python
 fi
+if [ "${1-}" = paper ]; then # what memory allows at most, on paper; needs cuDNN, but no GPU
+    exec env BSTUNE_MODULE_DIR=build BSTUNE_PRESET_DIR=presets build/tests/bench_paper resnet50 256 fp16 a100 h100
+fi
 if [ "${1-}" = jpeg ]; then
     shift
     exec "${python:-python3}" tests/bench/jpeg.py "$@"

@@ -88,6 +88,49 @@ def what_it_cannot_read_it_says():
         check(rc == 0 and "the data are not here" in out and "largest in 80.00 GiB" in out, f"{rc} {out} {err}")
 
 
+def a_gpu_that_is_not_here():
+    with Place() as p:
+        p.env["XDG_CACHE_HOME"] = str(p.path)
+        rc, out, err = p.cli("mem", "resnet50-256", "--device", "a1000")
+        check(rc == 2 and "a100, b200, h100" in err, f"{rc} {err}")
+        ask = ("mem", "resnet50-256", "--device", "h100", "--batch", "32", "--precision", "fp16", "--json")
+        rc, out, err = p.cli(*ask)
+        if rc == 1 and "takes cuDNN" in err:
+            print(f"no cuDNN: {err.strip()}")
+            return
+        check(rc == 0, f"{rc} {err}")
+        r = json.loads(out)
+        row = r["planned"][0]
+        parts = ("parameters", "gradients", "optimizer", "rewind", "activations", "recomputation", "data", "workspace",
+                 "libraries")
+        check(sum(row[k] for k in parts) == row["total"], f"{row}")
+        check(r["backend"] == "cuda" and "H100" in r["device"] and row["precision"] == "fp16", f"{r}")
+        check(r["measured"]["process_resident"] is None, f"{r['measured']}")
+        kept = list(p.path.glob("bstune/plans-*.txt"))
+        check(len(kept) == 1, f"{kept}")
+        # Answers that are damaged are asked again, and the plan is the same.
+        text = kept[0].read_text()
+        kept[0].write_text(text.replace(";", "", 3)[:len(text) // 2])
+        check(p.cli(*ask)[1] == out, "another plan from a damaged file")
+        rc, out, err = p.cli("mem", "resnet50-256", "--device", "h100", "--precision", "fp12")
+        check(rc == 2 and "fp12" in err, f"{rc} {err}")
+
+
+def a_doctor_looks():
+    with Place() as p:
+        rc, out, err = p.cli("doctor", "--json")
+        r = json.loads(out)
+        states = {f["name"]: f["state"] for f in r["findings"]}
+        check(rc == (3 if r["missing"] else 0), f"{rc} {r}")
+        check(list(states.values()).count("missing") == r["missing"], f"{r}")
+        check(states["processor"] == states["memory"] == states["oneDNN"] == "ok", f"{states}")
+        check(states["terminal"] == "none" and {"driver", "cuDNN", "NCCL", "data"} <= set(states), f"{states}")
+        rc, out, err = p.cli("doctor", "resnet50-256")
+        check(rc == 3 and "missing" in out and "imagefolder" in out, f"{rc} {out} {err}")
+        rc, out, err = p.cli("doctor", "no-such-preset")
+        check(rc == 2 and not out, f"{rc} {out} {err}")
+
+
 if __name__ == "__main__":
     main(planned_is_what_a_run_holds, a_larger_batch_is_recomputed_and_back, numbers_are_the_same,
-         what_it_cannot_read_it_says)
+         what_it_cannot_read_it_says, a_gpu_that_is_not_here, a_doctor_looks)

@@ -1,0 +1,159 @@
+/* `bstune doctor` on machines that are not this one: with no GPU, with GPUs and no driver, with a
+ * driver that gives them. argv[1] is the fake NVML. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/alloc.h"
+#include "core/base/io.h"
+#include "core/run/doctor.h"
+#include "nets/nets.h"
+
+#define NOWHERE "/nowhere/libnvidia-ml.so.1"
+
+static const char *fake;
+static struct bst_preset_env *env;
+static char root[] = "/tmp/bst-doctor-XXXXXX";
+
+static void put(const char *device, const char *file, const char *text)
+{
+    char *dir = bst_xasprintf("%s/sys/bus/pci/devices/%s", root, device);
+    char *path = bst_xasprintf("%s/%s", dir, file);
+    assert_int_equal(bst_io_make_dirs(dir, 0777), BST_OK);
+    assert_int_equal(bst_io_replace_file(path, text, strlen(text)), BST_OK);
+    bst_free(path);
+    bst_free(dir);
+}
+
+static struct bst_doctor *examine(const char *nvml, const char *preset)
+{
+    struct bst_doctor *d = bst_xalloc(sizeof *d);
+    struct bst_preset_errors errs;
+    const struct bst_doctor_cfg cfg = {
+        .presets = env, .nets = &net_table, .preset = preset, .nvml = nvml, .root = root};
+    bst_preset_errors_init(&errs);
+    if (bst_doctor_examine(&cfg, d, &errs))
+        fail_msg("%s", bst_err_text());
+    bst_preset_errors_fini(&errs);
+    return d;
+}
+
+static const struct bst_finding *find(const struct bst_doctor *d, const char *name)
+{
+    for (int i = 0; i < d->n; i++)
+        if (!strcmp(d->findings[i].name, name))
+            return &d->findings[i];
+    return NULL;
+}
+
+static void must_be(const struct bst_doctor *d, const char *name, enum bst_finding_state state,
+                    const char *word)
+{
+    const struct bst_finding *f = find(d, name);
+    if (!f || f->state != state || !strstr(f->text, word))
+        fail_msg("%s is %s: %s", name, f ? bst_finding_state_name(f->state) : "not there",
+                 f ? f->text : "");
+}
+
+static void without_a_gpu_nothing_of_it_is_missing(void **state)
+{
+    (void)state;
+    struct bst_doctor *d = examine(NOWHERE, "quickstart");
+    must_be(d, "processor", BST_FINDING_OK, "core");
+    must_be(d, "memory", BST_FINDING_OK, "iB to use");
+    must_be(d, "oneDNN", BST_FINDING_OK, "oneDNN 2");
+    must_be(d, "GPU", BST_FINDING_NONE, "no NVIDIA device");
+    must_be(d, "driver", BST_FINDING_NONE, "not installed");
+    assert_int_equal(d->n_missing, 0);
+    bst_free(d);
+}
+
+/* A network card of NVIDIA's and another maker's display are no GPUs of NVIDIA's. */
+static void what_is_on_the_bus_needs_its_driver(void **state)
+{
+    (void)state;
+    put("0000:01:00.0", "vendor", "0x10de\n");
+    put("0000:01:00.0", "class", "0x020000\n");
+    put("0000:02:00.0", "vendor", "0x1002\n");
+    put("0000:02:00.0", "class", "0x030000\n");
+    struct bst_doctor *d = examine(NOWHERE, "quickstart");
+    must_be(d, "driver", BST_FINDING_NONE, "not installed");
+    bst_free(d);
+    put("0000:3b:00.0", "vendor", "0x10de\n");
+    put("0000:3b:00.0", "class", "0x030200\n");
+    d = examine(NOWHERE, "quickstart");
+    assert_null(find(d, "GPU"));
+    must_be(d, "driver", BST_FINDING_MISSING, "not installed");
+    assert_true(d->n_missing >= 1);
+    bst_free(d);
+}
+
+static void devices_are_told_by_uuid(void **state)
+{
+    (void)state;
+    struct bst_doctor *d = examine(fake, "quickstart");
+    must_be(d, "driver", BST_FINDING_OK, "NVIDIA 570.86.15, for CUDA up to 12.8");
+    must_be(d, "device 0", BST_FINDING_OK,
+            "NVIDIA A100-SXM4-80GB GPU-11111111-2222-3333-4444-555555555555, 80.00 GiB, MIG off, "
+            "ECC on, 1 memory errors not corrected since the driver was loaded, 61 °C, slowed "
+            "down: power limit, overheated");
+    must_be(d, "device 1", BST_FINDING_OK,
+            "MIG-88888888-2222-3333-4444-555555555555, 40.00 GiB, "
+            "MIG on, ECC n/a");
+    must_be(d, "device 3", BST_FINDING_OK, "NVIDIA H200");
+    assert_null(find(d, "device 4"));
+    struct bst_sb text;
+    bst_sb_init(&text, 1 << 16);
+    bst_doctor_print_json(d, &text);
+    assert_non_null(strstr(text.data, "{\"name\":\"device 3\",\"state\":\"ok\",\"text\":\"NVIDIA"));
+    bst_sb_fini(&text);
+    bst_free(d);
+}
+
+static void data_that_are_not_here_are_missing(void **state)
+{
+    (void)state;
+    struct bst_doctor *d = examine(NOWHERE, "resnet50-256");
+    must_be(d, "data", BST_FINDING_MISSING, "imagefolder of resnet50-256");
+    bst_free(d);
+    struct bst_preset_errors errs;
+    struct bst_doctor none;
+    const struct bst_doctor_cfg cfg = {.presets = env, .nets = &net_table, .preset = "no-such"};
+    bst_preset_errors_init(&errs);
+    assert_int_equal(bst_doctor_examine(&cfg, &none, &errs), BST_E_NOTFOUND);
+    assert_int_equal(errs.n, 1);
+    bst_preset_errors_fini(&errs);
+}
+
+static int open_env(void **state)
+{
+    (void)state;
+    setenv("BSTUNE_PRESET_DIR", "presets", 1); /* tests run in the source folder */
+    env = bst_preset_env_new(&net_table);
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int close_env(void **state)
+{
+    (void)state;
+    bst_preset_env_free(env);
+    return bst_io_remove_tree(root) ? -1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_gpu_nothing_of_it_is_missing),
+        cmocka_unit_test(what_is_on_the_bus_needs_its_driver),
+        cmocka_unit_test(devices_are_told_by_uuid),
+        cmocka_unit_test(data_that_are_not_here_are_missing),
+    };
+    fake = argc > 1 ? argv[1] : "";
+    return cmocka_run_group_tests(tests, open_env, close_env);
+}
