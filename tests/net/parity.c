@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nets/nets.h"
+#include "tests/team.h"
 
 void parity_must(enum bst_err err, const char *what)
 {
@@ -26,7 +27,7 @@ void parity_open(struct parity *p, const struct parity_case *c, const char *back
                     .std = {0.3530f}},
         .backend = bst_backend_find(backend),
         .ranks = ranks,
-        .threads = 2,
+        .threads = TEAM_OF(2),
         .memory_per_rank = (uint64_t)8 << 30,
         .data = {.format = "idx"},
         .seed = 1,

@@ -11,6 +11,7 @@
 #include "core/base/alloc.h"
 #include "nets/nets.h"
 #include "tests/bench/rig.h"
+#include "tests/team.h"
 
 struct net_case {
     const char *name;
@@ -22,7 +23,7 @@ static const struct net_case nets[] = {{"resnet8", 8, 1, 28, 3}, {"resnet50", 4,
 
 static struct rig_cfg config(const char *backend, const struct net_case *n)
 {
-    struct rig_cfg c = {.backend = backend, .batch = n->batch, .threads = 2, .seed = 3};
+    struct rig_cfg c = {.backend = backend, .batch = n->batch, .threads = TEAM_OF(2), .seed = 3};
     c.net.name = n->name;
     c.net.base_width = n->width;
     c.net.in_channels = n->channels;

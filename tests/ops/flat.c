@@ -7,6 +7,7 @@
 #include "core/base/alloc.h"
 #include "core/base/rng.h"
 #include "tests/ops/rig.h"
+#include "tests/team.h"
 
 #define N 1003
 
@@ -182,7 +183,7 @@ int check_flat(const struct bst_backend *b)
         {.lr = 0.1, .momentum = 0.9, .grad_factor = 1, .first = true, .nesterov = true},
     };
     static const int sizes[] = {1, 3, 17, 64, 1000, N};
-    struct bst_be_cfg cfg = {.threads = 2};
+    struct bst_be_cfg cfg = {.threads = TEAM_OF(2)};
     struct flat f = {.b = b, .eps = b->elem_bytes == 4 ? 0x1p-24 : 0x1p-53};
     rig_must(b->open(&cfg, &f.be), b->name);
     for (int i = 0; i < 6; i++)

@@ -11,7 +11,7 @@ import time
 
 import pyte
 
-PATIENCE = 20.0
+PATIENCE = 60.0  # for a machine that does much else
 
 
 class Terminal:

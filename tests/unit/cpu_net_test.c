@@ -14,11 +14,12 @@
 #include "core/base/alloc.h"
 #include "nets/nets.h"
 #include "tests/bench/rig.h"
+#include "tests/team.h"
 
 static struct rig_cfg config(const char *backend, const char *net, int channels, int size,
                              int batch)
 {
-    struct rig_cfg c = {.backend = backend, .batch = batch, .threads = 2, .seed = 7};
+    struct rig_cfg c = {.backend = backend, .batch = batch, .threads = TEAM_OF(2), .seed = 7};
 
     c.net.name = net;
     c.net.in_channels = channels;
@@ -66,7 +67,7 @@ static void check_implementations(struct bst_be *be, const struct bst_net *net, 
 static void no_reference_implementation(void **state)
 {
     const struct bst_backend *b = bst_backend_find("cpu");
-    const struct bst_be_cfg cfg = {.threads = 2};
+    const struct bst_be_cfg cfg = {.threads = TEAM_OF(2)};
     struct bst_be *be;
 
     (void)state;
@@ -131,7 +132,7 @@ static void large_batch(void **state)
 
     (void)state;
     c.net.base_width = plain.net.base_width = 8;
-    c.threads = 3;
+    c.threads = TEAM_OF(3);
     assert_int_equal(rig_open(&a, &c), BST_OK);
     assert_int_equal(rig_open(&b, &plain), BST_OK);
     assert_int_equal(rig_pass(&a), BST_OK);
