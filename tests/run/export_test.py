@@ -97,7 +97,7 @@ def same_events(run, found):
     for tag, key in TAGS.items():
         want = [(m["samples"], single(m[key])) for m in updates]
         check(found.get(tag) == want, f"{tag}: {found.get(tag, [])[-3:]}, not {want[-3:]}")
-    check(found["eval/accuracy_top1"] == [(m["samples"], single(m["accuracy_top1"])) for m in evals], "accuracy")
+    check(found.get("eval/accuracy_top1", []) == [(m["samples"], single(m["accuracy_top1"])) for m in evals], "accuracy")
 
 
 def stopped_run(p, name="r"):

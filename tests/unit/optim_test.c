@@ -22,6 +22,7 @@ struct known {
     double first[SIZE], last[SIZE];
 };
 #include "tests/unit/optim_pytorch.inc"
+#include "tests/team.h"
 
 static double weight(int i)
 {
@@ -186,7 +187,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
         spans[i] = (struct bst_span){n * 4, sizes[i] * 4, 0.01, i % 2 ? 0.1 : 0, i % 2};
     float *one = bst_xcalloc(n, sizeof *one);
     for (int c = 0; c < N_CASES; c++)
-        for (int threads = 1; threads <= 3; threads++) {
+        for (int threads = 1; threads <= TEAM_OF(3); threads++) {
             struct blocks k;
             struct bst_optim how = cases[c].how;
             open_blocks(&k, "cpu", threads, n);
