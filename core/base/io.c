@@ -152,22 +152,27 @@ static enum bst_err open_temp(const char *temp, int *fd)
     return bst_io_open_write(temp, O_EXCL, 0666, fd);
 }
 
-enum bst_err bst_io_replace_file(const char *path, const void *data, size_t n)
+static char *temp_beside(const char *path)
 {
     static atomic_uint count;
-    char *temp = bst_xasprintf("%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&count, 1));
+    return bst_xasprintf("%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&count, 1));
+}
+
+enum bst_err bst_io_replace_file(const char *path, const void *data, size_t n)
+{
+    char *temp = temp_beside(path);
     int fd = -1;
     enum bst_err err = open_temp(temp, &fd);
     if (err) {
         bst_free(temp);
         return err;
     }
-    err = bst_io_write_full(fd, data, n, temp);
+    err = bst_io_write_full(fd, data, n, path);
     /* After a failing fsync the data is lost even if a second one succeeds: give the file up. */
     if (!err && fsync(fd))
-        err = fail_errno(temp);
+        err = fail_errno(path);
     if (close(fd) && !err)
-        err = fail_errno(temp);
+        err = fail_errno(path);
     if (!err && rename(temp, path))
         err = fail_errno(path);
     if (err)
@@ -176,6 +181,25 @@ enum bst_err bst_io_replace_file(const char *path, const void *data, size_t n)
         err = sync_parent(path);
     bst_free(temp);
     return err;
+}
+
+enum bst_err bst_io_may_replace(const char *path)
+{
+    struct stat st;
+    int fd;
+    if (!stat(path, &st) && S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
+        return fail_errno(path);
+    }
+    char *temp = temp_beside(path);
+    enum bst_err err = open_temp(temp, &fd);
+    if (!err) {
+        close(fd);
+        if (unlink(temp))
+            err = fail_errno(temp);
+    }
+    bst_free(temp);
+    return err ? bst_fail_in(err, "%s cannot be written", path) : BST_OK;
 }
 
 static enum bst_err make_dir(const char *path, mode_t mode)

@@ -16,6 +16,9 @@ BST_MUST_USE enum bst_err bst_io_read_full(int fd, void *data, size_t n, const c
 BST_MUST_USE enum bst_err bst_io_read_file(const char *path, size_t cap, char **data, size_t *n);
 /* temp in the same directory, fsync, rename, fsync of the directory. */
 BST_MUST_USE enum bst_err bst_io_replace_file(const char *path, const void *data, size_t n);
+/* Whether that can be done, as far as can be known before: the temp is made and taken away. For
+ * work that takes minutes and ends in a file. */
+BST_MUST_USE enum bst_err bst_io_may_replace(const char *path);
 BST_MUST_USE enum bst_err bst_io_make_dirs(const char *path, mode_t mode);
 BST_MUST_USE enum bst_err bst_io_sync_dir(const char *path);
 /* Opens for writing: O_CREAT|O_NOFOLLOW|O_CLOEXEC plus `flags` (O_APPEND, O_EXCL, O_TRUNC). */

@@ -157,8 +157,9 @@ bool bst_text_parse_bytes(const char *s, uint64_t *out)
         const char *name;
         double factor;
     } units[] = {
-        {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-        {"TiB", 0x1p40}, {"kB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+        {"", 1},         {"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+        {"TiB", 0x1p40}, {"PiB", 0x1p50}, {"EiB", 0x1p60}, {"kB", 1e3},     {"MB", 1e6},
+        {"GB", 1e9},     {"TB", 1e12},    {"PB", 1e15},    {"EB", 1e18},
     };
     size_t n = strspn(s, "0123456789.");
     char digits[32];

@@ -20,7 +20,7 @@ int bst_text_nearest(const char *word, const char *const *names, int n_names);
 bool bst_text_is_name(const char *s);
 /* "1.95 GiB", "512 B" */
 void bst_text_bytes(uint64_t bytes, char out[32]);
-/* "8GiB", "512MiB", "1000" → bytes */
+/* "8GiB", "512MiB", "1000" → bytes; binary and decimal units up to EiB and EB. */
 bool bst_text_parse_bytes(const char *s, uint64_t *out);
 
 #endif

@@ -1,6 +1,7 @@
 #include "core/tune/command.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/json.h"
@@ -179,11 +180,22 @@ static bool parse_scalar(char *operand, struct bst_command *out)
     return parse_number(rest, &out->value);
 }
 
-static bool is_out_of_bounds(const struct bst_command *cmd)
+static enum bst_err fail_range(enum bst_command_kind kind, const char *operand, const char *allowed)
 {
-    if (cmd->op == BST_OPERAND_PERCENT)
-        return cmd->value <= 0 || cmd->value > 1000 || (cmd->presses < 0 && cmd->value >= 100);
-    return cmd->op == BST_OPERAND_TIMES && cmd->value <= 0;
+    return bst_fail(BST_E_RANGE, "%s: '%.40s' is out of range: %s", command_words[kind], operand,
+                    allowed);
+}
+
+/* Of a relative operand. */
+static enum bst_err check_relative(const struct bst_command *cmd, const char *shown)
+{
+    if (cmd->op == BST_OPERAND_PERCENT && cmd->presses < 0 && !(cmd->value > 0 && cmd->value < 100))
+        return fail_range(cmd->kind, shown, "above 0% and below 100% less");
+    if (cmd->op == BST_OPERAND_PERCENT && !(cmd->value > 0 && cmd->value <= 1000))
+        return fail_range(cmd->kind, shown, "above 0% and up to 1000% more");
+    if (cmd->op == BST_OPERAND_TIMES && !(cmd->value > 0))
+        return fail_range(cmd->kind, shown, "a factor above 0");
+    return BST_OK;
 }
 
 /* warmup and length: an interval where a number would be, or a scalar change of the length. */
@@ -196,9 +208,9 @@ static enum bst_err parse_length(char *operand, struct bst_command *out)
     if (scales || (percent && (sign == '+' || sign == '-'))) {
         char shown[TEXT_MAX];
         memcpy(shown, operand, n + 1);
-        if (!parse_scalar(operand, out) || out->op == BST_OPERAND_SET || is_out_of_bounds(out))
+        if (!parse_scalar(operand, out) || out->op == BST_OPERAND_SET)
             return fail_operand(out->kind, shown);
-        return BST_OK;
+        return check_relative(out, shown);
     }
     bool is_sign = sign == '=' || sign == '+' || sign == '-';
     enum bst_err err = bst_interval_parse(operand + is_sign, &out->interval);
@@ -219,17 +231,18 @@ struct scalar_rule {
     bool scales; /* * / and % too */
     bool whole;  /* a set value is an integer */
     double least, most;
+    const char *allowed;   /* that, in words */
     const char *zero_word; /* a word for =0 */
 };
 
 static const struct scalar_rule scalar_rules[] = {
-    {BST_COMMAND_BATCH, true, true, 1, (double)INT32_MAX, NULL},
-    {BST_COMMAND_LR, true, false, 0, 1000, NULL},
-    {BST_COMMAND_ACCUMULATE, false, true, 0, (double)INT32_MAX, "auto"},
-    {BST_COMMAND_CLIP, false, false, 0, 1e30, "off"},
-    {BST_COMMAND_WEIGHT_DECAY, true, false, 0, 1, NULL},
-    {BST_COMMAND_MOMENTUM, false, false, 0, 1, NULL},
-    {BST_COMMAND_SMOOTHING, false, false, 0, 1, NULL},
+    {BST_COMMAND_BATCH, true, true, 1, (double)INT32_MAX, "1 to 2147483647", NULL},
+    {BST_COMMAND_LR, true, false, 0, 1000, "above 0, up to 1000", NULL},
+    {BST_COMMAND_ACCUMULATE, false, true, 0, (double)INT32_MAX, "auto or 1 to 2147483647", "auto"},
+    {BST_COMMAND_CLIP, false, false, 0, 1e30, "off or above 0, up to 1e30", "off"},
+    {BST_COMMAND_WEIGHT_DECAY, true, false, 0, 1, "0 to 1", NULL},
+    {BST_COMMAND_MOMENTUM, false, false, 0, 1, "0 to below 1", NULL},
+    {BST_COMMAND_SMOOTHING, false, false, 0, 1, "0 to below 1", NULL},
 };
 
 static const struct scalar_rule *find_rule(enum bst_command_kind kind)
@@ -250,18 +263,16 @@ static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
     }
     char shown[TEXT_MAX];
     memcpy(shown, operand, strlen(operand) + 1);
-    if (!parse_scalar(operand, out) || (out->op != BST_OPERAND_SET && !rule->scales) ||
-        is_out_of_bounds(out))
+    if (!parse_scalar(operand, out) || (out->op != BST_OPERAND_SET && !rule->scales))
         return fail_operand(out->kind, shown);
     if (out->op != BST_OPERAND_SET)
-        return BST_OK;
+        return check_relative(out, shown);
     if (rule->whole && out->value != floor(out->value))
         return bst_fail(BST_E_PARSE, "%s: '%.40s' is not a whole number", command_words[out->kind],
                         shown);
     if (out->value < rule->least || out->value > rule->most ||
         (rule->kind == BST_COMMAND_LR && out->value == 0))
-        return bst_fail(BST_E_RANGE, "%s: '%.40s' is out of range", command_words[out->kind],
-                        shown);
+        return fail_range(out->kind, shown, rule->allowed);
     return BST_OK;
 }
 
@@ -301,9 +312,9 @@ static enum bst_err parse_count(enum bst_command_kind kind, const char *text, in
     if (!bst_int_parse(text, out) || *text == '+' || *text == '-')
         return bst_fail(BST_E_PARSE, "%s: '%.40s' is not a whole number", command_words[kind],
                         text);
-    if (*out < least || *out > most)
-        return bst_fail(BST_E_RANGE, "%s: '%.40s' is out of range", command_words[kind], text);
-    return BST_OK;
+    char allowed[64];
+    snprintf(allowed, sizeof allowed, "%lld to %lld", (long long)least, (long long)most);
+    return *out < least || *out > most ? fail_range(kind, text, allowed) : BST_OK;
 }
 
 static enum bst_err parse_search(const struct words *w, struct bst_command *out)

@@ -65,7 +65,8 @@ enum bst_err bst_interval_samples(struct bst_interval iv, const struct bst_scale
     if (!(samples >= 0 && samples < samples_max)) {
         char text[32];
         bst_interval_format(iv, text);
-        return bst_fail(BST_E_RANGE, "%s is not a length a run can have", text);
+        return bst_fail(BST_E_RANGE, "%s is not a length a run can have, up to 9.007e15 samples",
+                        text);
     }
     *out = (uint64_t)samples;
     return BST_OK;

@@ -197,7 +197,7 @@ static enum bst_err new_length(const struct bst_command *cmd, const struct bst_l
     if (*out < 0)
         *out = 0;
     if (!(*out < 0x1p53))
-        return bst_fail(BST_E_RANGE, "%.3g samples are more than a run can have", *out);
+        return bst_fail(BST_E_RANGE, "%.3g samples are more than a run can have, 9.007e15", *out);
     return BST_OK;
 }
 

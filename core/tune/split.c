@@ -108,11 +108,15 @@ enum bst_err bst_split_press(uint64_t batch, double percent, int n, uint64_t *ou
 {
     int times = n < 0 ? -n : n;
     if (!(percent > 0 && percent <= 1000) || (n < 0 && percent >= 100))
-        return bst_fail(BST_E_RANGE, "%+g %% is not a change of a batch",
-                        n < 0 ? -percent : percent);
+        return bst_fail(
+            BST_E_RANGE,
+            "%+g %% is not a change of a batch: above 0 %% and up to 1000 %% more, or below "
+            "100 %% less",
+            n < 0 ? -percent : percent);
     if (times > BST_PRESSES_MAX || batch > BST_BATCH_MAX)
-        return bst_fail(BST_E_RANGE, "%d times %g %% of %" PRIu64 " is too much", n, percent,
-                        batch);
+        return bst_fail(BST_E_RANGE,
+                        "%d times %g %% of %" PRIu64 "; at most %d times, of at most %" PRIu64, n,
+                        percent, batch, BST_PRESSES_MAX, BST_BATCH_MAX);
     double over = n < 0 ? 100 - percent : 100 + percent;
     wide exact = 0;
     long double about = (long double)batch * powl((long double)over / 100, times);

@@ -290,9 +290,17 @@ static void bytes_both_ways(void **state)
     static const struct {
         const char *text;
         uint64_t bytes;
-    } read[] = {
-        {"8GiB", 8ull << 30},     {"512MiB", 512ull << 20}, {"1000", 1000}, {"1.5GiB", 3ull << 29},
-        {"1.95 GiB", 2093796556}, {"2GB", 2000000000},      {"0", 0},       {"7B", 7}};
+    } read[] = {{"8GiB", 8ull << 30},
+                {"512MiB", 512ull << 20},
+                {"1000", 1000},
+                {"1.5GiB", 3ull << 29},
+                {"1.95 GiB", 2093796556},
+                {"2GB", 2000000000},
+                {"0", 0},
+                {"7B", 7},
+                {"1PiB", 1ull << 50},
+                {"1.5EiB", 3ull << 59},
+                {"2PB", 2000000000000000}};
     uint64_t bytes;
     for (size_t i = 0; i < sizeof read / sizeof read[0]; i++) {
         assert_true(bst_text_parse_bytes(read[i].text, &bytes));
@@ -310,6 +318,7 @@ static void bytes_both_ways(void **state)
                                      ".5GiB",
                                      "99999999999999999999",
                                      "17179869184GiB",
+                                     "16EiB",
                                      "1e3MiB"};
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
         if (bst_text_parse_bytes(no[i], &bytes))
