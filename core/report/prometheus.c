@@ -96,6 +96,12 @@ static void put_devices(const struct sheet *t)
     }
 }
 
+/* Of a run that was killed early: there is none that is 0. */
+static struct bst_metric known(uint64_t n)
+{
+    return (struct bst_metric){(double)n, n > 0};
+}
+
 void bst_prometheus_print(struct bst_sb *out, const struct bst_status *s, bool live)
 {
     const struct sheet t = {out, s};
@@ -107,10 +113,9 @@ void bst_prometheus_print(struct bst_sb *out, const struct bst_status *s, bool l
     put_one(&t, "skipped_updates_total", "counter", "Updates dropped for a non-finite gradient.",
             (double)s->skipped);
     put_one(&t, "changes_total", "counter", "Entries of the journal.", (double)s->journal_seq);
-    put_one(&t, "target_samples", "gauge", "Samples at which the run ends.",
-            (double)s->samples_total);
+    put_metric(&t, "target_samples", "Samples at which the run ends.", known(s->samples_total));
     put_one(&t, "epoch", "gauge", "Epochs trained.", s->epoch);
-    put_one(&t, "global_batch_size", "gauge", "Samples an update.", (double)s->global_batch);
+    put_metric(&t, "global_batch_size", "Samples an update.", known((uint64_t)s->global_batch));
     put_metric(&t, "learning_rate", "Rate of the next update.", s->learning_rate);
     put_metric(&t, "loss", "Mean loss of the last update.", s->loss);
     put_metric(&t, "gradient_norm", "Norm of the last update's gradient.", s->grad_norm);

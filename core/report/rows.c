@@ -54,6 +54,8 @@ struct bst_row bst_rows_next(struct bst_rows *r)
         row.kind = BST_ROW_EVAL;
         row.eval = &h->evals[r->n_evals++];
         row.samples = eval;
+        if (isfinite(row.eval->seconds))
+            row.seconds = row.eval->seconds;
     } else {
         row.kind = BST_ROW_NONE;
     }

@@ -15,8 +15,7 @@ enum bst_row_kind {
 
 struct bst_row {
     enum bst_row_kind kind;
-    double samples,
-        seconds; /* of the run's own time; an evaluation has that of the update before */
+    double samples, seconds; /* of the run's own time; an event has that of the update before */
     const struct bst_history_update *update;
     const struct bst_history_eval *eval;
     const struct bst_history_event *event;

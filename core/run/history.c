@@ -20,6 +20,8 @@ struct tail { /* a growing file */
     dev_t dev;
     ino_t ino;
     struct bst_frames lines;
+    bool skipping;                      /* the rest of a line that is too long */
+    uint64_t n_lines, n_bad, first_bad; /* lines read; those that were none of ours, from 1 */
 };
 
 /* First, so that one is the other's address. */
@@ -52,7 +54,8 @@ static void drop_after(struct reader *r, double samples)
         h->n_noise--;
 }
 
-static void add_update(struct reader *r, const json_t *o)
+/* Whether it was an update. */
+static bool add_update(struct reader *r, const json_t *o)
 {
     struct bst_history *h = &r->h;
     struct bst_history_update u = {
@@ -71,7 +74,7 @@ static void add_update(struct reader *r, const json_t *o)
         .nonfinite = json_object_get(o, "nonfinite") != NULL,
     };
     if (!u.update || !(u.samples >= 0))
-        return;
+        return false;
     if (h->n_updates && u.update <= h->updates[h->n_updates - 1].update) {
         while (h->n_updates && h->updates[h->n_updates - 1].update >= u.update)
             h->n_updates--;
@@ -79,30 +82,33 @@ static void add_update(struct reader *r, const json_t *o)
     }
     h->updates = room_for(h->updates, h->n_updates, &r->room_updates, sizeof *h->updates);
     h->updates[h->n_updates++] = u;
+    return true;
 }
 
-static void add_eval(struct reader *r, const json_t *o)
+static bool add_eval(struct reader *r, const json_t *o)
 {
     struct bst_history *h = &r->h;
     struct bst_history_eval e = {real_or_nan(o, "samples"), real_or_nan(o, "loss"),
-                                 real_or_nan(o, "accuracy_top1")};
+                                 real_or_nan(o, "accuracy_top1"), real_or_nan(o, "elapsed")};
     if (!(e.samples >= 0))
-        return;
+        return false;
     drop_after(r, e.samples);
     h->evals = room_for(h->evals, h->n_evals, &r->room_evals, sizeof *h->evals);
     h->evals[h->n_evals++] = e;
+    return true;
 }
 
-static void add_noise(struct reader *r, const json_t *o)
+static bool add_noise(struct reader *r, const json_t *o)
 {
     struct bst_history *h = &r->h;
     struct bst_history_noise v = {real_or_nan(o, "samples"), real_or_nan(o, "noise_scale"),
                                   real_or_nan(o, "low"), real_or_nan(o, "high"),
                                   real_or_nan(o, "efficiency")};
     if (!(v.samples >= 0))
-        return;
+        return false;
     h->noise = room_for(h->noise, h->n_noise, &r->room_noise, sizeof *h->noise);
     h->noise[h->n_noise++] = v;
+    return true;
 }
 
 /* Kept in the order of time, since two files bring them. */
@@ -136,19 +142,21 @@ static struct bst_history_event read_event(const json_t *o, const char *source)
     return e;
 }
 
-static void take_metrics(struct reader *r, const json_t *o)
+/* False: it is not what it says it is. A type that is not known is one of another version. */
+static bool take_metrics(struct reader *r, const json_t *o)
 {
     const char *type = bst_json_text(o, "type");
-    if (!strcmp(type, "update")) {
-        add_update(r, o);
-    } else if (!strcmp(type, "eval")) {
-        add_eval(r, o);
-    } else if (!strcmp(type, "noise")) {
-        add_noise(r, o);
-    } else if (!strcmp(type, "note") || !strcmp(type, "advice")) {
+    if (!strcmp(type, "update"))
+        return add_update(r, o);
+    if (!strcmp(type, "eval"))
+        return add_eval(r, o);
+    if (!strcmp(type, "noise"))
+        return add_noise(r, o);
+    if (!strcmp(type, "note") || !strcmp(type, "advice")) {
         struct bst_history_event e = read_event(o, !strcmp(type, "note") ? "trainer" : "advisor");
         add_event(r, &e);
     }
+    return *type;
 }
 
 static void prefix(struct bst_history_event *e, const char *word)
@@ -158,13 +166,13 @@ static void prefix(struct bst_history_event *e, const char *word)
     bst_copy_clean(e->text, sizeof e->text, all);
 }
 
-static void take_journal(struct reader *r, const json_t *o)
+static bool take_journal(struct reader *r, const json_t *o)
 {
     struct bst_history_event e = read_event(o, bst_json_text(o, "source"));
     const char *outcome = bst_json_text(o, "outcome");
     e.refused = !strcmp(outcome, "refused") || !strcmp(outcome, "dropped");
     if (!e.seq)
-        return;
+        return false;
     const char *command = bst_json_text(o, "command");
     if (!e.text[0])
         bst_copy_clean(e.text, sizeof e.text, command);
@@ -172,6 +180,7 @@ static void take_journal(struct reader *r, const json_t *o)
     else if (!e.refused && (!strncmp(command, "undo", 4) || !strcmp(command, "redo")))
         prefix(&e, command);
     add_event(r, &e);
+    return true;
 }
 
 static void forget(struct reader *r, const struct tail *t)
@@ -202,12 +211,19 @@ static bool open_tail(struct reader *r, struct tail *t)
         r->h.generation++;
     }
     bst_frames_fini(&t->lines);
+    t->n_lines = t->n_bad = t->first_bad = 0;
+    t->skipping = false;
     t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (t->fd < 0 || fstat(t->fd, &st))
         return false;
     t->dev = st.st_dev;
     t->ino = st.st_ino;
     return true;
+}
+
+static void count_bad(struct tail *t)
+{
+    t->first_bad = t->n_bad++ ? t->first_bad : t->n_lines;
 }
 
 static bool take_lines(struct reader *r, struct tail *t)
@@ -217,16 +233,30 @@ static bool take_lines(struct reader *r, struct tail *t)
     bool some = false;
     while ((line = bst_frames_next(&t->lines, &n)) != NULL) {
         json_t *o = json_loadb(line, n, 0, NULL);
-        if (json_is_object(o)) {
-            if (t == &r->metrics)
-                take_metrics(r, o);
-            else
-                take_journal(r, o);
-            some = true;
-        }
+        bool good = json_is_object(o);
+        t->n_lines++;
+        some = some || good;
+        if (good)
+            good = t == &r->metrics ? take_metrics(r, o) : take_journal(r, o);
+        if (!good)
+            count_bad(t);
         json_decref(o);
     }
     return some;
+}
+
+static void feed(struct tail *t, const char *bytes, size_t n)
+{
+    const char *end = t->skipping ? memchr(bytes, '\n', n) : NULL;
+    size_t skipped = end ? (size_t)(end - bytes) + 1 : t->skipping ? n : 0;
+    t->skipping = t->skipping && !end;
+    if (!bst_frames_feed(&t->lines, bytes + skipped, n - skipped))
+        return;
+    /* A line that goes on and on is not one of ours. */
+    bst_frames_fini(&t->lines);
+    t->n_lines++;
+    count_bad(t);
+    t->skipping = true;
 }
 
 static bool follow(struct reader *r, struct tail *t)
@@ -240,9 +270,7 @@ static bool follow(struct reader *r, struct tail *t)
         if (n <= 0)
             break;
         all += (size_t)n;
-        /* A line that never ends is not one of ours. */
-        if (bst_frames_feed(&t->lines, some, (size_t)n))
-            bst_frames_fini(&t->lines);
+        feed(t, some, (size_t)n);
         came = take_lines(r, t) || came;
     }
     return came;
@@ -290,4 +318,20 @@ bool bst_history_poll(struct bst_history *h)
     if (follow(r, &r->journal))
         h->generation++;
     return h->generation != before;
+}
+
+bool bst_history_damage(const struct bst_history *h, int file, bool over,
+                        struct bst_history_damage *out)
+{
+    const struct reader *r = (const struct reader *)h;
+    const struct tail *const tails[] = {&r->metrics, &r->journal};
+    if (file < 0 || file >= (int)(sizeof tails / sizeof *tails))
+        return false;
+    const struct tail *t = tails[file];
+    bool cut = over && bst_frames_partial(&t->lines);
+    *out = (struct bst_history_damage){t->path, t->n_bad + cut,
+                                       t->n_bad ? t->first_bad
+                                       : cut    ? t->n_lines + 1
+                                                : 0};
+    return true;
 }

@@ -20,6 +20,7 @@ struct bst_history_update { /* NaN where the line says null */
 
 struct bst_history_eval {
     double samples, loss, accuracy;
+    double seconds; /* as of an update */
 };
 
 struct bst_history_noise { /* NaN where it was not known */
@@ -44,10 +45,20 @@ struct bst_history {
     uint64_t generation; /* grows when anything was added */
 };
 
+/* Lines of one file that could not be read. */
+struct bst_history_damage {
+    const char *path;     /* borrowed */
+    uint64_t lines, line; /* how many, and the first, counted from 1 */
+};
+
 BST_MUST_USE enum bst_err bst_history_open(const char *dir, struct bst_history **out);
 void bst_history_close(struct bst_history *h);
 /* Reads what the files have grown by (at most a few MB a call); true when something came. Lines cut
  * in half wait for their rest; a resume that went back replaces what it repeats. */
 bool bst_history_poll(struct bst_history *h);
+/* Of what has been read so far, metrics before journal; false when there is no such file any more.
+ * `over`: nothing is added any more, so a line without its end is one, too. */
+bool bst_history_damage(const struct bst_history *h, int file, bool over,
+                        struct bst_history_damage *out);
 
 #endif

@@ -343,50 +343,6 @@ static void give_set(struct load *l, int number, const char *set)
     }
 }
 
-/* Places of --set come after those of the file. */
-static int by_place(const void *a, const void *b)
-{
-    const struct bst_place *x = &((const struct bst_complaint *)a)->at;
-    const struct bst_place *y = &((const struct bst_complaint *)b)->at;
-    if ((x->line < 0) != (y->line < 0))
-        return x->line < 0 ? 1 : -1;
-    if (x->line != y->line)
-        return (x->line < y->line) == (x->line >= 0) ? -1 : 1;
-    return (x->column > y->column) - (x->column < y->column);
-}
-
-static void add_line(struct bst_preset_errors *errs, const char *label, const char *const *sets,
-                     const struct bst_complaint *c)
-{
-    if (c->at.line < 0) {
-        bst_sb_add(&errs->text, "--set ");
-        bst_text_clean(&errs->text, sets[-c->at.line - 1], strnlen(sets[-c->at.line - 1], 80));
-    } else {
-        bst_text_clean(&errs->text, label, strlen(label));
-        if (c->at.line)
-            bst_sb_addf(&errs->text, ":%d:%d", c->at.line, c->at.column);
-    }
-    bst_sb_add(&errs->text, ": error: ");
-    bst_text_clean(&errs->text, c->text, strlen(c->text));
-    bst_sb_addc(&errs->text, '\n');
-}
-
-/* Gathers the lines; the first one is the calling thread's error. */
-static enum bst_err report(struct load *l, const char *label, const char *const *sets,
-                           struct bst_preset_errors *errs)
-{
-    int kept = l->c.n < BST_COMPLAINTS_MAX ? l->c.n : BST_COMPLAINTS_MAX;
-    errs->n = l->c.n;
-    if (!l->c.n)
-        return BST_OK;
-    qsort(l->c.v, (size_t)kept, sizeof l->c.v[0], by_place);
-    for (int i = 0; i < kept; i++)
-        add_line(errs, label, sets, &l->c.v[i]);
-    if (kept < l->c.n)
-        bst_sb_addf(&errs->text, "… and %d errors more\n", l->c.n - kept);
-    return bst_fail(BST_E_PARSE, "%.*s", (int)strcspn(errs->text.data, "\n"), errs->text.data);
-}
-
 /* Defaults that go by another key. */
 static void settle_defaults(struct bst_preset *p)
 {
@@ -408,7 +364,8 @@ enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *labe
         give_set(l, i + 1, sets[i]);
     settle_defaults(out);
     bst_preset_cross_check(&l->r, env, &l->c);
-    enum bst_err err = report(l, label, sets, errs);
+    errs->n = l->c.n;
+    enum bst_err err = bst_complaints_tell(&l->c, label, sets, &errs->text);
     bst_complaints_fini(&l->c);
     bst_free(l);
     return err;

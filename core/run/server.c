@@ -46,10 +46,22 @@ static void serve_input(struct bst_server *s, struct bst_peer *p, double now)
         p->deadline = 0;
 }
 
+/* Of one that came for an answer alone, what it asked for is not done behind its back. A console's
+ * commands stand: whoever gave one may leave. */
+static void disown(struct bst_server *s, const struct bst_peer *p)
+{
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < s->n_queue; i++)
+        if (s->queue[i].client == p->key && bst_peer_is_brief(p))
+            s->queue[i].gone = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void drop_peer(struct bst_server *s, int i)
 {
     struct bst_peer *p = s->peers[i];
     s->peers[i] = s->peers[--s->n_peers];
+    disown(s, p);
     if (s->holder == p->key)
         bst_server_give_lease(s, 0, p);
     bst_peer_free(p);
@@ -291,6 +303,13 @@ void bst_server_publish(struct bst_server *s, const struct bst_status *status)
     memcpy(&s->status, status,
            offsetof(struct bst_status, layers) +
                (size_t)status->n_layers * sizeof status->layers[0]);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void bst_server_searching(struct bst_server *s, uint64_t client)
+{
+    pthread_mutex_lock(&s->lock);
+    s->searching = client;
     pthread_mutex_unlock(&s->lock);
 }
 

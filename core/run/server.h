@@ -26,6 +26,7 @@ struct bst_inbound { /* a command on its way to the session */
     char source[96]; /* "ctl ann@gpu7" */
     bool dry;
     bool urgent; /* pause, stop or cancel: does not wait for the end of an update */
+    bool gone;   /* whoever waited for the answer, and for nothing else, has gone since */
 };
 
 BST_MUST_USE enum bst_err bst_server_open(const struct bst_server_cfg *cfg,
@@ -35,6 +36,8 @@ void bst_server_close(struct bst_server *s, const char *why);
 const char *bst_server_path(const struct bst_server *s);
 
 void bst_server_publish(struct bst_server *s, const struct bst_status *status);
+/* Whose search is on; 0: none, or the run's own. */
+void bst_server_searching(struct bst_server *s, uint64_t client);
 /* The next command, or the next urgent one; false when there is none. */
 bool bst_server_next(struct bst_server *s, bool urgent_only, struct bst_inbound *out);
 /* `line` is one JSON object without its end; dropped when the client has gone. Copied. */

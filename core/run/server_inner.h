@@ -36,6 +36,7 @@ struct bst_server {
     struct bst_status status;
     struct bst_inbound queue[BST_SERVER_QUEUE];
     int n_queue;
+    uint64_t searching; /* client */
     struct bst_outbound *first, **last;
 
     atomic_bool stop, check_now;

@@ -102,6 +102,7 @@ void bst_server_send_status(struct bst_server *s, struct bst_peer *p)
     memcpy(&s->shown, &s->status,
            offsetof(struct bst_status, layers) +
                (size_t)s->status.n_layers * sizeof s->status.layers[0]);
+    s->shown.you_search = p->key == s->searching;
     pthread_mutex_unlock(&s->lock);
     bst_copy_text(s->shown.lease, sizeof s->shown.lease, holder_name(s));
     s->shown.you_hold_lease = p->key == s->holder;

@@ -502,6 +502,7 @@ int bst_session_run(const struct bst_session_cfg *cfg)
     s->cfg = *cfg;
     s->preset = *cfg->preset;
     s->at.momentum_factor = 1;
+    s->loss_last = s->loss_mean = s->held_loss = NAN;
     s->folder.fd = -1;
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     fill_identity(s);

@@ -10,7 +10,13 @@
 #include "core/run/preset.h"
 #include "core/run/status.h"
 
-enum bst_session_news { BST_NEWS_PHASE, BST_NEWS_UPDATE, BST_NEWS_EVAL, BST_NEWS_NOTE };
+enum bst_session_news {
+    BST_NEWS_PHASE,
+    BST_NEWS_UPDATE,
+    BST_NEWS_EVAL,
+    BST_NEWS_CHANGE, /* one was made, refused or dropped; its status may be of just before */
+    BST_NEWS_NOTE,
+};
 
 struct bst_session_cfg {
     const struct bst_preset *preset;
@@ -21,12 +27,14 @@ struct bst_session_cfg {
     const char *trace_path;    /* --trace-samples; NULL: none */
     const char *first_command; /* given by the start itself, as by `ctl`; NULL: none */
     bool resume, readonly;
+    bool repeat; /* with resume: a new run, in whose folder another's journal was put */
     /* The socket is there and commands are taken; before the data are read. May be NULL. */
     void (*ready)(void *arg);
     /* The folder was removed while the run went on and is made again: the caller owns this lock
      * from now on and unlocks the one before, and opens anew what it has open in the folder. */
     void (*relocked)(void *arg, int lock);
-    /* From the session's thread; text is the note's, "" otherwise. May be NULL. */
+    /* From the session's thread; text is the change's or the note's, "" otherwise, and may hold
+     * anything that is in a name. May be NULL. */
     void (*news)(void *arg, enum bst_session_news what, const struct bst_status *s,
                  const char *text);
     void *arg;

@@ -32,28 +32,6 @@ static enum bst_err plan_preset(struct bst_session *s, struct bst_proposal *p,
     return BST_OK;
 }
 
-static enum bst_err plan_back(struct bst_session *s, struct bst_proposal *p,
-                              const struct bst_plan_env *env)
-{
-    const struct bst_undo *u = &s->undo;
-    bool undo = p->cmd.kind == BST_COMMAND_UNDO;
-    if (undo ? !u->n_undo : !u->n_redo) {
-        p->refused = BST_DIAG_NOTHING_TO_UNDO;
-        return bst_fail(BST_E_STATE, undo ? "no change is left to undo" : "nothing was undone");
-    }
-    if (p->cmd.rewind && !s->have_hold) {
-        p->refused = BST_DIAG_REWIND_GONE;
-        return bst_fail(BST_E_STATE, "the weights from before the last change are not held");
-    }
-    const struct bst_live *held = undo ? &u->undo[u->n_undo - 1] : &u->redo[u->n_redo - 1];
-    BST_TRY(bst_plan_return(&s->live, held, env, &p->plan));
-    /* After a rewind the next update is the one that the change was made before. */
-    if (p->cmd.rewind)
-        p->plan.lr_after =
-            bst_schedule_lr(&s->held_live.schedule, s->held_at.samples, s->held_live.batch);
-    return BST_OK;
-}
-
 static enum bst_err plan_once(struct bst_session *s, struct bst_proposal *p, uint64_t fit)
 {
     struct bst_plan_env env = env_now(s, fit);
@@ -61,7 +39,7 @@ static enum bst_err plan_once(struct bst_session *s, struct bst_proposal *p, uin
     if (p->cmd.kind == BST_COMMAND_PRESET)
         err = plan_preset(s, p, &env);
     else if (p->cmd.kind == BST_COMMAND_UNDO || p->cmd.kind == BST_COMMAND_REDO)
-        err = plan_back(s, p, &env);
+        err = bst_session_plan_back(s, p, &env);
     else
         err = bst_plan_command(&s->live, &p->cmd, &env, &p->plan);
     if (err && !p->refused)
@@ -159,31 +137,6 @@ enum bst_err bst_session_fit(struct bst_session *s, struct bst_live *live)
     return bst_start_fit(s->trainer, &env, live);
 }
 
-static void push(struct bst_live *list, int *n, const struct bst_live *live)
-{
-    if (*n == BST_UNDO_MAX) {
-        memmove(list, list + 1, (BST_UNDO_MAX - 1) * sizeof *list);
-        --*n;
-    }
-    list[(*n)++] = *live;
-}
-
-void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
-                              const struct bst_live *before)
-{
-    struct bst_undo *u = &s->undo;
-    if (kind == BST_COMMAND_UNDO) {
-        u->n_undo -= u->n_undo > 0;
-        push(u->redo, &u->n_redo, before);
-    } else if (kind == BST_COMMAND_REDO) {
-        u->n_redo -= u->n_redo > 0;
-        push(u->undo, &u->n_undo, before);
-    } else {
-        u->n_redo = 0;
-        push(u->undo, &u->n_undo, before);
-    }
-}
-
 /* "batch 20" is a batch of 20; whoever meant 20 % sees it before it is done. */
 static void add_batch_remark(const struct bst_proposal *p, struct bst_sb *out)
 {
@@ -215,6 +168,8 @@ void bst_session_describe(const struct bst_session *s, const struct bst_proposal
                     " updates since are dropped; ",
                     s->held_at.update, s->at.update - s->held_at.update);
     add_plan(p, out);
+    if (p != s->pending)
+        bst_session_hint_rewind(s, p, out);
 }
 
 static struct bst_journal_entry make_entry(const struct bst_session *s,
@@ -242,7 +197,7 @@ static struct bst_journal_entry make_entry(const struct bst_session *s,
     return e;
 }
 
-static enum bst_err write_entry(struct bst_session *s, uint64_t update, uint64_t samples)
+enum bst_err bst_session_write_entry(struct bst_session *s, uint64_t update, uint64_t samples)
 {
     struct bst_journal_entry *e = bst_xalloc(sizeof *e);
     *e = make_entry(s, s->pending, update, samples);
@@ -251,52 +206,34 @@ static enum bst_err write_entry(struct bst_session *s, uint64_t update, uint64_t
     return err;
 }
 
-/* Time does not go back, and a change that the preset asked for is not made twice. */
-static void back_to_hold(struct bst_session *s)
-{
-    struct bst_progress now = s->at;
-    s->at = s->held_at;
-    s->at.elapsed = now.elapsed;
-    s->at.next_planned = now.next_planned;
-}
-
-/* From the journal on, the rewind has happened: a resume goes by what is written there. */
-static enum bst_err rewind_now(struct bst_session *s)
+/* The state that an undone change was made from is not given up for the one that it led to: the
+ * weights may be wanted back as well. With no state of its own to be taken back to, such an undo is
+ * written down first, as a rewind is. */
+static enum bst_err put_keeping(struct bst_session *s, struct bst_proposal *p)
 {
     struct bst_live before = s->live;
-    if (!s->held_checkpoint)
-        BST_TRY(bst_session_set_aside(s));
-    s->live = s->held_live;
-    enum bst_err err = write_entry(s, s->held_at.update + 1, s->held_at.samples);
-    if (err) {
-        s->live = before;
-        return err;
-    }
-    s->pending->journalled = true;
-    BST_TRY(bst_trainer_rewind(s->trainer));
-    back_to_hold(s);
-    s->undo = s->held_undo;
-    push(s->undo.redo, &s->undo.n_redo, &before);
-    s->have_hold = s->saved = false;
-    BST_TRY(bst_metrics_back(s->metrics, s->held_metrics));
-    BST_TRY(bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
-                                  NULL));
-    /* One that fails is said and tried again at the next mark. */
-    if (!bst_session_save(s))
+    char why[400];
+    BST_TRY(bst_trainer_set_split(s->trainer, (int64_t)p->plan.after.batch,
+                                  (int)p->plan.after.split.accumulate, NULL));
+    s->live = p->plan.after;
+    enum bst_err err = bst_session_write_entry(s, s->at.update + 1, s->at.samples);
+    p->journalled = !err;
+    if (!err)
         return BST_OK;
-    s->at.next_checkpoint = s->at.samples;
-    return BST_OK;
+    bst_copy_text(why, sizeof why, bst_err_text());
+    s->live = before;
+    if (bst_trainer_set_split(s->trainer, (int64_t)before.batch, (int)before.split.accumulate,
+                              NULL))
+        bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
+    return bst_fail(err, "%s", why);
 }
 
-static enum bst_err hold(struct bst_session *s)
+static enum bst_err put_holding(struct bst_session *s, struct bst_proposal *p)
 {
-    BST_TRY(bst_trainer_hold(s->trainer));
-    s->have_hold = true;
-    s->held_at = s->at;
-    s->held_live = s->live;
-    s->held_undo = s->undo;
-    s->held_metrics = bst_metrics_bytes(s->metrics);
-    s->held_checkpoint = s->checkpoint_seq;
+    BST_TRY(bst_session_hold(s));
+    BST_TRY(bst_trainer_set_split(s->trainer, (int64_t)p->plan.after.batch,
+                                  (int)p->plan.after.split.accumulate, NULL));
+    s->live = p->plan.after;
     return BST_OK;
 }
 
@@ -305,16 +242,11 @@ enum bst_err bst_session_put(struct bst_session *s, struct bst_proposal *p)
     enum bst_err err;
     s->pending = p;
     if (p->cmd.rewind) {
-        err = rewind_now(s);
+        err = bst_session_rewind(s);
     } else {
-        err = hold(s);
+        err = bst_session_keeps_hold(s, p) ? put_keeping(s, p) : put_holding(s, p);
         if (!err)
-            err = bst_trainer_set_split(s->trainer, (int64_t)p->plan.after.batch,
-                                        (int)p->plan.after.split.accumulate, NULL);
-        if (!err) {
-            s->live = p->plan.after;
             s->at.momentum_factor *= p->plan.momentum_factor;
-        }
     }
     if (err) {
         s->pending = NULL;
@@ -346,6 +278,17 @@ static void answer_pending(struct bst_session *s, const char *outcome, enum bst_
     bst_free(p);
 }
 
+static void count_in_force(struct bst_session *s, const struct bst_proposal *p)
+{
+    bool undo = p->cmd.kind == BST_COMMAND_UNDO;
+    bst_session_count_change(s, p->cmd.kind, &p->plan.before);
+    if (undo && p->journalled)
+        s->held_undone = true;
+    /* What is held is from before an undo, which is not what the next --rewind would mean. */
+    else if (undo || p->cmd.kind == BST_COMMAND_REDO)
+        s->have_hold = false;
+}
+
 static void applied(struct bst_session *s, uint64_t update, uint64_t samples, const char *when)
 {
     struct bst_proposal *p = s->pending;
@@ -355,13 +298,12 @@ static void applied(struct bst_session *s, uint64_t update, uint64_t samples, co
         bst_sb_addf(&text, "back to update %" PRIu64 "; ", update - 1);
     add_plan(p, &text);
     if (!p->cmd.rewind)
-        bst_session_count_change(s, p->cmd.kind, &p->plan.before);
-    /* What is held is from before an undo, which is not what the next --rewind would mean. */
-    if (p->cmd.kind == BST_COMMAND_UNDO || p->cmd.kind == BST_COMMAND_REDO)
-        s->have_hold = false;
+        count_in_force(s, p);
     if (s->server)
         bst_server_event(s->server, "journal", NULL, text.data);
+    bst_session_tell_change(s, &p->in, "applied", update, text.data);
     bst_sb_add(&text, when);
+    bst_session_hint_rewind(s, p, &text);
     answer_pending(s, "applied", *when ? BST_DIAG_EFFECTIVE_ON_RESUME : BST_DIAG_NONE, text.data,
                    update, samples);
     bst_sb_fini(&text);
@@ -406,7 +348,7 @@ void bst_session_confirm(struct bst_session *s, const struct bst_update_req *req
 {
     char why[400];
     compare(s, req, split, res, why, sizeof why);
-    if (!why[0] && !s->pending->journalled && write_entry(s, req->update, req->first))
+    if (!why[0] && !s->pending->journalled && bst_session_write_entry(s, req->update, req->first))
         bst_copy_text(why, sizeof why, bst_err_text());
     if (why[0])
         bst_session_take_back(s, "refused", BST_DIAG_CHANGE_ROLLED_BACK, why);
@@ -416,7 +358,7 @@ void bst_session_confirm(struct bst_session *s, const struct bst_update_req *req
 
 void bst_session_confirm_paused(struct bst_session *s)
 {
-    if (!s->pending->journalled && write_entry(s, s->at.update + 1, s->at.samples)) {
+    if (!s->pending->journalled && bst_session_write_entry(s, s->at.update + 1, s->at.samples)) {
         char why[400];
         bst_copy_text(why, sizeof why, bst_err_text());
         bst_session_take_back(s, "refused", BST_DIAG_CHANGE_ROLLED_BACK, why);
@@ -425,22 +367,39 @@ void bst_session_confirm_paused(struct bst_session *s)
     applied(s, s->at.update + 1, s->at.samples, ", effective on resume");
 }
 
+/* Everything as it was before the change. */
+static void take_settings_back(struct bst_session *s)
+{
+    s->live = s->pending->plan.before;
+    if (s->at.update != s->held_at.update && bst_trainer_rewind(s->trainer))
+        bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
+    bst_session_back_to_hold(s);
+    if (bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
+                              NULL))
+        bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
+    s->have_hold = false;
+}
+
 void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_diag code,
                            const char *why)
 {
     struct bst_proposal *p = s->pending;
-    /* A rewind is in the journal: what could not be seen in an update is said, and stays. */
-    if (!p->journalled) {
-        s->live = p->plan.before;
-        if (s->at.update != s->held_at.update && bst_trainer_rewind(s->trainer))
-            bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
-        back_to_hold(s);
-        if (bst_trainer_set_split(s->trainer, (int64_t)s->live.batch, (int)s->live.split.accumulate,
-                                  NULL))
-            bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
-        s->have_hold = false;
+    bool undo = p->journalled && !p->cmd.rewind;
+    /* It is in the journal, so a resume goes by it. */
+    if (undo && !strcmp(outcome, "dropped")) {
+        bst_session_confirm_paused(s);
+        return;
     }
-    bst_session_journal(s, &p->in, outcome, code, why);
-    answer_pending(s, outcome, code, why, s->at.update + 1, s->at.samples);
+    /* What was written down first and could not be seen in an update is said, and stays. */
+    if (undo)
+        count_in_force(s, p);
+    else if (!p->journalled)
+        take_settings_back(s);
+    char text[450];
+    snprintf(text, sizeof text, "%s%s", why,
+             p->journalled ? "; but it had been written down, and stays" : "");
+    bst_session_journal(s, &p->in, outcome, code, text);
+    bst_session_tell_change(s, &p->in, outcome, s->at.update + 1, text);
+    answer_pending(s, outcome, code, text, s->at.update + 1, s->at.samples);
     bst_session_publish(s, true);
 }

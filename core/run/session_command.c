@@ -58,8 +58,10 @@ void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, co
 static void refuse(struct bst_session *s, const struct bst_inbound *in, enum bst_diag code,
                    const char *text)
 {
-    if (!in->dry)
+    if (!in->dry) {
         bst_session_journal(s, in, "refused", code, text);
+        bst_session_tell_change(s, in, "refused", s->at.update + 1, text);
+    }
     bst_session_answer_text(s, in, "refused", code, text);
 }
 
@@ -185,6 +187,16 @@ static void act(struct bst_session *s, const struct bst_inbound *in, const struc
     }
 }
 
+/* Nobody waits for it any more, and whoever gave it takes it for not done. */
+static void drop_unasked(struct bst_session *s, const struct bst_inbound *in)
+{
+    static const char why[] = "whoever asked for it left before it could be looked at";
+    if (in->dry)
+        return;
+    bst_session_journal(s, in, "dropped", BST_DIAG_NONE, why);
+    bst_session_tell_change(s, in, "dropped", s->at.update + 1, why);
+}
+
 void bst_session_take(struct bst_session *s, const struct bst_inbound *in)
 {
     struct bst_command cmd;
@@ -192,6 +204,8 @@ void bst_session_take(struct bst_session *s, const struct bst_inbound *in)
     if (bst_command_parse(in->text, &cmd)) {
         bst_copy_text(text, sizeof text, bst_err_text());
         bst_session_answer_text(s, in, "refused", BST_DIAG_NONE, text);
+    } else if (in->gone && !in->urgent) {
+        drop_unasked(s, in);
     } else if (bst_command_is_change(cmd.kind)) {
         change(s, in, &cmd);
     } else if (in->dry) {

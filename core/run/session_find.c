@@ -147,7 +147,7 @@ static void settle(struct bst_session *s, const char *outcome, const struct said
     bst_copy_text(s->status.search, sizeof s->status.search, said->text);
     bst_session_journal(s, &in, outcome, said->code, said->text);
     if (said->code)
-        bst_session_note(s, said->code, "%s", said->text);
+        bst_session_note_journalled(s, said->code, said->text);
     bst_session_answer_text(s, &in, outcome, said->code, said->text);
     bst_session_publish(s, true);
 }
@@ -177,12 +177,14 @@ enum bst_err bst_session_find(struct bst_session *s)
     struct said said = {.restored = true};
     s->finding = true;
     s->find_cut = false;
+    bst_server_searching(s->server, s->find_for.client);
     s->status.search[0] = '\0';
     bst_session_phase(s, BST_PHASE_SEARCHING);
     enum bst_err err = s->find_cmd.kind == BST_COMMAND_FIT     ? run_fit(s, &said)
                        : s->find_cmd.kind == BST_COMMAND_TRIAL ? run_trial(s, &said)
                                                                : run_lr(s, &said);
     s->finding = false;
+    bst_server_searching(s->server, 0);
     if (!err) {
         settle(s, said.code == BST_DIAG_NOTHING_FITS ? "refused" : "done", &said);
         return BST_OK;

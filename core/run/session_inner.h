@@ -85,10 +85,12 @@ struct bst_session {
 
     struct bst_proposal *pending; /* NULL: none */
     bool have_hold;               /* of the state just before the last change */
+    bool held_undone;             /* whose settings were undone since, but not its weights */
     struct bst_progress held_at;
     struct bst_live held_live;
     struct bst_undo held_undo;
     uint64_t held_metrics, held_checkpoint; /* the newest then; 0: there was none */
+    double loss_last, loss_mean, held_loss; /* NaN: not known; the mean, of late and as held */
 
     bool paused, stopping, first_given;
     bool lost; /* a rewind was written down and could not be done */
@@ -141,6 +143,12 @@ void bst_session_publish(struct bst_session *s, bool now);
 /* A message of the trainer's own: log, metrics, clients, status. */
 void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt, ...)
     BST_PRINTF(3, 4);
+/* The same of what the journal records: not once more in the metrics. */
+void bst_session_note_journalled(struct bst_session *s, enum bst_diag code, const char *text);
+/* To whoever trains in the foreground: what became of a change, whose it was, and from which update
+ * on it is in force or would have been. */
+void bst_session_tell_change(struct bst_session *s, const struct bst_inbound *in,
+                             const char *outcome, uint64_t update, const char *text);
 
 /* session_folder.c: the run's own files, also after they were removed. */
 BST_MUST_USE enum bst_err bst_session_write_preset(const struct bst_session *s);
@@ -182,13 +190,31 @@ void bst_session_confirm_paused(struct bst_session *s);
 /* What a proposal comes to, in words, before it is done. */
 void bst_session_describe(const struct bst_session *s, const struct bst_proposal *p,
                           struct bst_sb *out);
-/* Everything as before the pending change, which is answered with `outcome` and why. */
+/* Everything as before the pending change, which is answered with `outcome` and why; but what was
+ * journalled first stays in force. */
 void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_diag code,
                            const char *why);
+/* The pending change into the journal. */
+BST_MUST_USE enum bst_err bst_session_write_entry(struct bst_session *s, uint64_t update,
+                                                  uint64_t samples);
 /* Settings that fit: as asked, or with the largest micro-batch that does. */
 BST_MUST_USE enum bst_err bst_session_fit(struct bst_session *s, struct bst_live *live);
+
+/* session_undo.c: the way back, in settings and in weights. */
 void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
                               const struct bst_live *before);
+BST_MUST_USE enum bst_err bst_session_plan_back(struct bst_session *s, struct bst_proposal *p,
+                                                const struct bst_plan_env *env);
+/* Keeps the state that is there for a rewind to it. */
+BST_MUST_USE enum bst_err bst_session_hold(struct bst_session *s);
+/* An undo of the very change that the held state is from before. */
+bool bst_session_keeps_hold(const struct bst_session *s, const struct bst_proposal *p);
+BST_MUST_USE enum bst_err bst_session_rewind(struct bst_session *s);
+/* The run's position, not its weights. */
+void bst_session_back_to_hold(struct bst_session *s);
+/* Where the weights have gone bad since the change that is undone, says how to have them back. */
+void bst_session_hint_rewind(const struct bst_session *s, const struct bst_proposal *p,
+                             struct bst_sb *out);
 
 /* session_planned.c: the preset's own changes, by time. */
 BST_MUST_USE enum bst_err bst_session_plan_changes(struct bst_session *s);

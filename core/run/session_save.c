@@ -302,6 +302,19 @@ static void say_damaged(const struct bst_sb *found, struct bst_sb *notes)
     }
 }
 
+static void say_from_start(const struct bst_session *s, struct bst_sb *notes)
+{
+    int n = 0, *all;
+    if (!s->cfg.repeat) {
+        bst_sb_add(notes, "no checkpoint yet: the run starts over\n");
+        return;
+    }
+    all = bst_xcalloc((size_t)bst_journal_count(s->journal) + 1, sizeof *all);
+    n = bst_journal_surviving(s->journal, all);
+    bst_free(all);
+    bst_sb_addf(notes, "a run is repeated, with its %d change%s\n", n, n == 1 ? "" : "s");
+}
+
 enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes)
 {
     struct bst_sb found;
@@ -318,7 +331,7 @@ enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes)
     if (err && err != BST_E_NOTFOUND)
         return err;
     if (err) {
-        bst_sb_add(notes, "no checkpoint yet: the run starts over\n");
+        say_from_start(s, notes);
     } else {
         err = read_state(text, &state);
         if (!err)

@@ -202,15 +202,11 @@ static void note_metrics(struct bst_session *s, const char *code, const char *te
     bst_sb_fini(&line);
 }
 
-void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt, ...)
+static void note(struct bst_session *s, enum bst_diag code, const char *text, bool in_metrics)
 {
-    char text[400], clean[400], word[16] = "";
+    char clean[400], word[16] = "";
     const struct bst_diag_info *info = bst_diag_find((int)code);
     enum bst_log_level level = BST_LOG_INFO;
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     bst_copy_clean(clean, sizeof clean, text);
     if (info) {
         bst_diag_code(code, word);
@@ -222,12 +218,37 @@ void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt
     bst_copy_text(s->status.note, sizeof s->status.note, clean);
     bst_copy_text(s->status.note_code, sizeof s->status.note_code, word);
     /* Storage that fails is not told through the file that fails. */
-    if (s->metrics && code != BST_DIAG_METRICS_FAILING)
+    if (s->metrics && in_metrics && code != BST_DIAG_METRICS_FAILING)
         note_metrics(s, *word ? word : NULL, clean);
     if (s->server)
         bst_server_event(s->server, "note", *word ? word : NULL, clean);
     bst_session_publish(s, true);
     tell(s, BST_NEWS_NOTE, clean);
+}
+
+void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    note(s, code, text, true);
+}
+
+void bst_session_note_journalled(struct bst_session *s, enum bst_diag code, const char *text)
+{
+    note(s, code, text, false);
+}
+
+void bst_session_tell_change(struct bst_session *s, const struct bst_inbound *in,
+                             const char *outcome, uint64_t update, const char *text)
+{
+    char line[1000];
+    bool applied = !strcmp(outcome, "applied");
+    snprintf(line, sizeof line, "update %llu  %s (%s)%s%s: %s", (unsigned long long)update,
+             in->text, in->source, applied ? "" : " ", applied ? "" : outcome, text);
+    tell(s, BST_NEWS_CHANGE, line);
 }
 
 void bst_session_write_status(struct bst_session *s)

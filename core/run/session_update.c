@@ -10,6 +10,8 @@ enum { NONFINITE_ENDS = 10 };
 #define SAY_AGAIN_SECONDS 60.0
 /* Share of the newest update in the mean rate that the time left is worked out from. */
 #define RATE_SHARE 0.1
+/* The same of the mean loss that a rewind is advised by. */
+#define LOSS_SHARE 0.1
 
 static void metrics_head(const struct bst_session *s, const char *type, struct bst_json *j)
 {
@@ -146,6 +148,14 @@ static void show_update(struct bst_session *s, const struct bst_update_req *req,
     }
 }
 
+static void follow_loss(struct bst_session *s, double loss)
+{
+    s->loss_last = loss;
+    if (isfinite(loss))
+        s->loss_mean =
+            isfinite(s->loss_mean) ? s->loss_mean + LOSS_SHARE * (loss - s->loss_mean) : loss;
+}
+
 enum bst_err bst_session_update(struct bst_session *s)
 {
     struct bst_update_result res;
@@ -173,6 +183,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     /* A skipped update has left the velocities alone. */
     if (!res.skipped)
         s->at.momentum_factor = 1;
+    follow_loss(s, res.loss);
     if (s->pending)
         bst_session_confirm(s, &req, &split, &res);
     /* A change that could not be kept took its update with it. */

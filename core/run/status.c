@@ -20,7 +20,7 @@ static const char *const phase_names[] = {
     [BST_PHASE_PAUSED] = "paused",         [BST_PHASE_DONE] = "done",
     [BST_PHASE_FAILED] = "failed",         [BST_PHASE_STOPPING] = "stopping",
     [BST_PHASE_STOPPED] = "stopped",       [BST_PHASE_PREEMPTED] = "preempted",
-    [BST_PHASE_SEARCHING] = "searching",
+    [BST_PHASE_SEARCHING] = "searching",   [BST_PHASE_KILLED] = "killed",
 };
 
 struct bst_metric bst_metric_of(double value)
@@ -35,8 +35,13 @@ const char *bst_phase_name(enum bst_phase p)
 
 bool bst_phase_is_over(enum bst_phase p)
 {
-    return p == BST_PHASE_DONE || p == BST_PHASE_FAILED || p == BST_PHASE_STOPPED ||
-           p == BST_PHASE_PREEMPTED;
+    return p == BST_PHASE_DONE || p == BST_PHASE_STOPPED || p == BST_PHASE_PREEMPTED ||
+           bst_phase_is_failure(p);
+}
+
+bool bst_phase_is_failure(enum bst_phase p)
+{
+    return p == BST_PHASE_FAILED || p == BST_PHASE_KILLED;
 }
 
 #define S(kind, name) BST_FIELD(struct bst_status, kind, name)
@@ -100,6 +105,7 @@ static const struct bst_field status_fields[] = {
     S(STR, lease),
     S(BOOL, you_hold_lease),
     S(STR, lease_taken_by),
+    S(BOOL, you_search),
     S(INT, n_clients),
     S(U64, journal_seq),
 };
@@ -260,5 +266,5 @@ enum bst_err bst_status_load(const char *dir, struct bst_status *out)
     BST_TRY(bst_io_read_file(path, FILE_CAP, &text, &n));
     enum bst_err err = bst_status_parse(text, out);
     bst_free(text);
-    return err;
+    return err ? bst_fail_in(err, "%s", path) : BST_OK;
 }

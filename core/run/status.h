@@ -33,11 +33,14 @@ enum bst_phase {
     BST_PHASE_STOPPING,
     BST_PHASE_STOPPED,
     BST_PHASE_PREEMPTED,
-    BST_PHASE_SEARCHING, /* fit or lrfind, between two updates */
+    BST_PHASE_SEARCHING, /* fit, lrfind or a trial, between two updates */
+    BST_PHASE_KILLED,    /* no trainer's own word: seen from its folder */
 };
 const char *bst_phase_name(enum bst_phase p);
-/* No update comes any more: done, failed, stopped or preempted. */
+/* No update comes any more: done, failed, stopped, preempted or killed. */
 bool bst_phase_is_over(enum bst_phase p);
+/* It ended, and nobody asked for that: failed or killed. */
+bool bst_phase_is_failure(enum bst_phase p);
 
 struct bst_status_device {
     char name[96];
@@ -97,6 +100,7 @@ struct bst_status {
     char lease[80];          /* who holds it; "" nobody */
     bool you_hold_lease;     /* filled per client, as is */
     char lease_taken_by[80]; /* who took it from this client; "" nobody did, or it is back */
+    bool you_search;         /* this client asked for the search that is on */
     int n_clients;
     uint64_t journal_seq; /* entries so far */
     /* The schedule in force: pairs (samples, rate) over the whole run, close together where it
@@ -113,7 +117,8 @@ struct bst_status {
 void bst_status_print(const struct bst_status *s, struct bst_sb *out, bool with_layers);
 /* false with the error text of bst_fail when it is not a status object. */
 BST_MUST_USE enum bst_err bst_status_parse(const char *json, struct bst_status *out);
-/* dir/status.json: of a run that nobody trains now, as it was last written. */
+/* dir/status.json: of a run that nobody trains now, as it was last written; standing.h makes of it
+ * what the run is. */
 BST_MUST_USE enum bst_err bst_status_load(const char *dir, struct bst_status *out);
 
 #endif

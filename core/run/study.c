@@ -11,7 +11,7 @@
 #include "core/base/json.h"
 #include "core/run/field.h"
 #include "core/run/run_dir.h"
-#include "core/run/status.h"
+#include "core/run/standing.h"
 #include "core/run/study_curve.h"
 
 enum { FILE_CAP = 1 << 20, VERSION = 1 };
@@ -67,35 +67,66 @@ bool bst_study_is(const char *dir)
     return bst_io_exists(path);
 }
 
-static enum bst_err read_plan(const char *dir, struct bst_study_plan *out)
+/* As `--batch` takes them: whole numbers above 0, none of them twice. */
+static enum bst_err read_batches(const json_t *list, struct bst_study_plan *out)
 {
-    char path[768], *text;
-    size_t n, i;
+    size_t i;
     json_t *batch;
-    bst_run_path(dir, "sweep.json", path);
-    if (!bst_io_exists(path))
-        return bst_fail(BST_E_NOTFOUND, "%s: no sweep there", dir);
-    BST_TRY(bst_io_read_file(path, FILE_CAP, &text, &n));
-    json_t *o = json_loadb(text, n, 0, NULL);
-    bst_free(text);
-    *out = (struct bst_study_plan){0};
-    bst_copy_text(out->dir, sizeof out->dir, dir);
-    bst_copy_clean(out->preset, sizeof out->preset, bst_json_text(o, "preset"));
-    json_array_foreach(json_object_get(o, "batches"), i, batch)
+    double most = bst_param_at(BST_PARAM_global_batch_size)->most;
+    if (!json_array_size(list) || json_array_size(list) > BST_SWEEP_BATCHES)
+        return bst_fail(BST_E_CORRUPT, "\"batches\" is not a list of 1 to %d batches",
+                        BST_SWEEP_BATCHES);
+    json_array_foreach(list, i, batch)
     {
         json_int_t value = json_integer_value(batch);
-        if (out->n_batches < BST_SWEEP_BATCHES && value > 0)
-            out->batches[out->n_batches++] = (uint64_t)value;
+        if (!json_is_integer(batch) || value < 1 || (double)value > most)
+            return bst_fail(BST_E_CORRUPT,
+                            "\"batches\": item %zu is not a whole number from 1 to %.0f", i + 1,
+                            most);
+        for (int k = 0; k < out->n_batches; k++)
+            if (out->batches[k] == (uint64_t)value)
+                return bst_fail(BST_E_CORRUPT, "\"batches\": %lld is there twice",
+                                (long long)value);
+        out->batches[out->n_batches++] = (uint64_t)value;
     }
+    return BST_OK;
+}
+
+static enum bst_err parse_plan(const json_t *o, struct bst_study_plan *out)
+{
     uint64_t repeats = bst_json_count(o, "repeats", 0);
-    out->repeats = repeats <= BST_SWEEP_REPEATS ? (int)repeats : 0;
+    if (bst_json_count(o, "version", 0) != VERSION)
+        return bst_fail(BST_E_CORRUPT, "\"version\" is not %d", VERSION);
+    BST_TRY(read_batches(json_object_get(o, "batches"), out));
+    if (!repeats || repeats > BST_SWEEP_REPEATS)
+        return bst_fail(BST_E_CORRUPT, "\"repeats\" is not 1 to %d", BST_SWEEP_REPEATS);
+    bst_copy_clean(out->preset, sizeof out->preset, bst_json_text(o, "preset"));
+    out->repeats = (int)repeats;
     out->seed = bst_json_count(o, "seed", 0);
     out->delta = bst_json_real(o, "delta", -1);
     out->target = bst_json_real(o, "target", NAN);
     out->epochs = bst_json_real(o, "epochs", NAN);
-    bool good = bst_json_count(o, "version", 0) == VERSION && out->n_batches && out->repeats;
+    return BST_OK;
+}
+
+static enum bst_err read_plan(const char *dir, struct bst_study_plan *out)
+{
+    char path[768], *text;
+    size_t n;
+    json_error_t why;
+    bst_run_path(dir, "sweep.json", path);
+    if (!bst_io_exists(path))
+        return bst_fail(BST_E_NOTFOUND, "%s: no sweep there", dir);
+    BST_TRY(bst_io_read_file(path, FILE_CAP, &text, &n));
+    *out = (struct bst_study_plan){0};
+    bst_copy_text(out->dir, sizeof out->dir, dir);
+    json_t *o = json_loadb(text, n, 0, &why);
+    bst_free(text);
+    if (!o)
+        return bst_fail(BST_E_CORRUPT, "%s:%d:%d: %s", path, why.line, why.column, why.text);
+    enum bst_err err = parse_plan(o, out);
     json_decref(o);
-    return good ? BST_OK : bst_fail(BST_E_CORRUPT, "%s: damaged, or of another version", path);
+    return err ? bst_fail_in(err, "%s", path) : BST_OK;
 }
 
 static void failed_path(const struct bst_study_run *run, char out[600])
@@ -126,8 +157,9 @@ static bool read_failed(struct bst_study_run *run)
 /* Where a run that nobody trains was when it was left. */
 static void read_progress(struct bst_study_run *run)
 {
+    struct bst_run_info info;
     struct bst_status *s = bst_xalloc(sizeof *s);
-    if (!bst_status_load(run->dir, s)) {
+    if (!bst_run_info_read(run->dir, &info) && !bst_standing_load(&info, s)) {
         run->epoch = s->epoch;
         run->epochs = s->epochs_total;
     }

@@ -109,8 +109,10 @@ static void add_update(struct fake *f, int total)
             known ? scale / (scale + BATCH) : NAN};
     }
     if ((long)(samples / EPOCH) > (long)((samples - BATCH) / EPOCH))
-        h->evals[h->n_evals++] = (struct bst_history_eval){samples, 0.36 + 0.5 * exp(-epoch),
-                                                           0.915 - 0.12 * exp(-0.8 * epoch)};
+        h->evals[h->n_evals++] =
+            (struct bst_history_eval){.samples = samples,
+                                      .loss = 0.36 + 0.5 * exp(-epoch),
+                                      .accuracy = 0.915 - 0.12 * exp(-0.8 * epoch)};
 }
 
 enum { MOST = 2300 }; /* updates of ten epochs */

@@ -57,15 +57,15 @@ static const struct {
     /* YAML, but not a preset */
     {"just text", "p.yaml:1:1: error: a preset is a mapping of keys to values\n"},
     {"- 1\n- 2\n", "p.yaml:1:1: error: a preset is a mapping of keys to values\n"},
-    {"seed: 1\n---\nseed: 2\n", "p.yaml:2:1: error: a second document; a preset is one\n"},
+    {"seed: 1\n---\nseed: 2\n", "p.yaml:2:1: error: a second document; one is all there may be\n"},
     {"[a]: 1\n", "p.yaml:1:1: error: a key must be a word, not a list or a mapping\n"},
-    {"*a : 1\n", "p.yaml:1:1: error: aliases (*name) are not allowed in a preset\n"},
-    {"name: &a x\n", "p.yaml:1:7: error: anchors (&name) are not allowed in a preset\n"},
-    {"name: &a x\nabout: *a\n", "p.yaml:1:7: error: anchors (&name) are not allowed in a preset\n"
-                                "p.yaml:2:8: error: aliases (*name) are not allowed in a preset\n"},
-    {"lr_groups: &a [*a]\n", "p.yaml:1:12: error: anchors (&name) are not allowed in a preset\n"
-                             "p.yaml:1:16: error: aliases (*name) are not allowed in a preset\n"},
-    {"seed: !!int 3\n", "p.yaml:1:7: error: tags (!name) are not allowed in a preset\n"},
+    {"*a : 1\n", "p.yaml:1:1: error: aliases (*name) are not allowed\n"},
+    {"name: &a x\n", "p.yaml:1:7: error: anchors (&name) are not allowed\n"},
+    {"name: &a x\nabout: *a\n", "p.yaml:1:7: error: anchors (&name) are not allowed\n"
+                                "p.yaml:2:8: error: aliases (*name) are not allowed\n"},
+    {"lr_groups: &a [*a]\n", "p.yaml:1:12: error: anchors (&name) are not allowed\n"
+                             "p.yaml:1:16: error: aliases (*name) are not allowed\n"},
+    {"seed: !!int 3\n", "p.yaml:1:7: error: tags (!name) are not allowed\n"},
     {"<<: {seed: 1}\n", "p.yaml:1:1: error: unknown key '<<'\n"},
     {"name: \"a\\0b\"\n", "p.yaml:1:7: error: a value has a NUL character in it\n"},
     /* keys */
@@ -297,7 +297,7 @@ static const struct {
                 "model.name=…\n"},
     {"name=\033[2J", "--set name=\\x1b[2J: error: name: '\\x1b[2J' holds a control or an invisible "
                      "character\n"},
-    {"seed=&a 1", "--set seed=&a 1: error: anchors (&name) are not allowed in a preset\n"},
+    {"seed=&a 1", "--set seed=&a 1: error: anchors (&name) are not allowed\n"},
     {"data.mean=[0.1", "--set data.mean=[0.1: error: did not find expected ',' or ']'\n"},
     {"momentum=\xff", "--set momentum=\\xff: error: byte 0xff is not UTF-8\n"},
 };
@@ -363,7 +363,7 @@ static void bombs_are_cheap(void **state)
         size_t times;
         const char *said;
     } bombs[] = {
-        {"", "[", 1000000, "p.yaml: error: 1000000 bytes; a preset has at most 262144\n"},
+        {"", "[", 1000000, "p.yaml: error: 1000000 bytes; at most 262144 are possible\n"},
         {"", "[", 262144, "p.yaml:1:33: error: nested more than 32 deep\n"},
         {"", "{a: ", 60000, "p.yaml:1:129: error: nested more than 32 deep\n"},
         {"", "- ", 130000, "p.yaml:1:65: error: nested more than 32 deep\n"},

@@ -1,13 +1,15 @@
-/* YAML as presets may use it. Parser events only: yaml_parser_load() follows aliases, and libyaml
+/* Parser events only: yaml_parser_load() follows aliases, and libyaml
  * 0.2.5 has no limit of depth of its own. */
-#include "core/run/preset_impl.h"
+#include "core/run/yaml.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "core/base/alloc.h"
+#include "core/base/text.h"
 
 void bst_complain(struct bst_complaints *c, struct bst_place at, const char *fmt, ...)
 {
@@ -28,6 +30,48 @@ void bst_complaints_fini(struct bst_complaints *c)
     for (int i = 0; i < c->n && i < BST_COMPLAINTS_MAX; i++)
         bst_free(c->v[i].text);
     c->n = 0;
+}
+
+/* Places of --set come after those of the file. */
+static int by_place(const void *a, const void *b)
+{
+    const struct bst_place *x = &((const struct bst_complaint *)a)->at;
+    const struct bst_place *y = &((const struct bst_complaint *)b)->at;
+    if ((x->line < 0) != (y->line < 0))
+        return x->line < 0 ? 1 : -1;
+    if (x->line != y->line)
+        return (x->line < y->line) == (x->line >= 0) ? -1 : 1;
+    return (x->column > y->column) - (x->column < y->column);
+}
+
+static void add_line(struct bst_sb *out, const char *label, const char *const *sets,
+                     const struct bst_complaint *c)
+{
+    if (c->at.line < 0) {
+        bst_sb_add(out, "--set ");
+        bst_text_clean(out, sets[-c->at.line - 1], strnlen(sets[-c->at.line - 1], 80));
+    } else {
+        bst_text_clean(out, label, strlen(label));
+        if (c->at.line)
+            bst_sb_addf(out, ":%d:%d", c->at.line, c->at.column);
+    }
+    bst_sb_add(out, ": error: ");
+    bst_text_clean(out, c->text, strlen(c->text));
+    bst_sb_addc(out, '\n');
+}
+
+enum bst_err bst_complaints_tell(struct bst_complaints *c, const char *label,
+                                 const char *const *sets, struct bst_sb *out)
+{
+    int kept = c->n < BST_COMPLAINTS_MAX ? c->n : BST_COMPLAINTS_MAX;
+    if (!c->n)
+        return BST_OK;
+    qsort(c->v, (size_t)kept, sizeof c->v[0], by_place);
+    for (int i = 0; i < kept; i++)
+        add_line(out, label, sets, &c->v[i]);
+    if (kept < c->n)
+        bst_sb_addf(out, "… and %d errors more\n", c->n - kept);
+    return bst_fail(BST_E_PARSE, "%.*s", (int)strcspn(out->data, "\n"), out->data);
 }
 
 void bst_quote(struct bst_sb *out, const char *text)
@@ -130,9 +174,9 @@ static bool is_marked(struct reader *r, struct bst_place at, const yaml_char_t *
                       const yaml_char_t *tag)
 {
     if (anchor)
-        bst_complain(r->c, at, "anchors (&name) are not allowed in a preset");
+        bst_complain(r->c, at, "anchors (&name) are not allowed");
     if (tag)
-        bst_complain(r->c, at, "tags (!name) are not allowed in a preset");
+        bst_complain(r->c, at, "tags (!name) are not allowed");
     return anchor || tag;
 }
 
@@ -184,7 +228,7 @@ static bool open_collection(struct reader *r, enum bst_yaml_kind kind, struct bs
 
 static bool take_alias(struct reader *r, struct bst_place at)
 {
-    bst_complain(r->c, at, "aliases (*name) are not allowed in a preset");
+    bst_complain(r->c, at, "aliases (*name) are not allowed");
     if (wants_key(r))
         return false;
     struct bst_yaml *node = bst_xalloc(sizeof *node);
@@ -203,7 +247,7 @@ static bool take(struct reader *r, const yaml_event_t *e)
     case YAML_DOCUMENT_START_EVENT:
         if (!r->root)
             return true;
-        bst_complain(r->c, at, "a second document; a preset is one");
+        bst_complain(r->c, at, "a second document; one is all there may be");
         return false;
     case YAML_ALIAS_EVENT:
         return take_alias(r, at);
@@ -291,7 +335,7 @@ bool bst_yaml_read(const char *text, size_t n, int at_set, struct bst_yaml **roo
     *root = NULL;
     struct bst_place nowhere = {-at_set, 0};
     if (n > BST_YAML_BYTES_MAX) {
-        bst_complain(c, nowhere, "%zu bytes; a preset has at most %d", n, BST_YAML_BYTES_MAX);
+        bst_complain(c, nowhere, "%zu bytes; at most %d are possible", n, BST_YAML_BYTES_MAX);
         return false;
     }
     if (!check_text(text, n, at_set, c))
