@@ -106,6 +106,25 @@ static unsigned open_stop(struct tui_app *app, int arg)
     return TUI_DO_DRAW;
 }
 
+static unsigned open_lrfind(struct tui_app *app, int arg)
+{
+    (void)arg;
+    if (app->model.has_status && app->model.status.phase == BST_PHASE_SEARCHING) {
+        tui_say(&app->model, TUI_WARN, "a search is on: %s", app->model.status.search);
+        return TUI_DO_DRAW;
+    }
+    tui_armed_drop(&app->model, app->link);
+    open_overlay(app, TUI_OVERLAY_LRFIND);
+    return TUI_DO_DRAW;
+}
+
+static unsigned open_options(struct tui_app *app, int arg)
+{
+    (void)arg;
+    open_overlay(app, TUI_OVERLAY_OPTIONS);
+    return TUI_DO_DRAW;
+}
+
 static unsigned apply(struct tui_app *app, int arg)
 {
     (void)arg;
@@ -186,6 +205,8 @@ static const struct {
     [TUI_REQ_LR_DOWN] = {press_lr, -1},
     [TUI_REQ_PRESET] = {open_presets, 0},
     [TUI_REQ_ADVICE] = {open_advice, 0},
+    [TUI_REQ_LRFIND] = {open_lrfind, 0},
+    [TUI_REQ_OPTIONS] = {open_options, 0},
     [TUI_REQ_UNDO] = {arm_undo, -1},
     [TUI_REQ_REDO] = {arm_undo, 1},
     [TUI_REQ_APPLY] = {apply, 0},

@@ -6,6 +6,16 @@
 #include "tui/pane.h"
 #include "tui/series.h"
 
+static void say_key(struct tui_model *m, const char *what, enum tui_request req, const char *does)
+{
+    char key[16];
+    tui_key_first(req, key, sizeof key);
+    if (key[0])
+        tui_say(m, TUI_DIM, "%s; %s %s", what, key, does);
+    else
+        tui_say(m, TUI_DIM, "%s", what);
+}
+
 static void keep_focus(struct tui_view *v)
 {
     for (int i = 0; i < TUI_N_PANES && !(v->shown & 1u << v->focus); i++)
@@ -24,7 +34,7 @@ unsigned tui_do_toggle_pane(struct tui_app *app, int arg)
         return TUI_DO_DRAW;
     }
     if (v->shown == bit)
-        tui_say(&app->model, TUI_DIM, "the last pane stays; 0 shows all");
+        say_key(&app->model, "the last pane stays", TUI_REQ_PANE_RESET, "shows all");
     else
         v->shown ^= bit;
     if (v->shown & bit)
@@ -92,7 +102,7 @@ unsigned tui_do_scroll_time(struct tui_app *app, int arg)
     double first, last, from, to;
     run_ends(m, &first, &last);
     if (m->view.span <= 0) {
-        tui_say(m, TUI_DIM, "the whole run is in view; } zooms in");
+        say_key(m, "the whole run is in view", TUI_REQ_ZOOM_IN, "zooms in");
         return TUI_DO_DRAW;
     }
     tui_window_samples(m, &from, &to);

@@ -19,6 +19,8 @@ void tui_app_init(struct tui_app *app, const struct tui_console_cfg *cfg, struct
     app->model.readonly = cfg->readonly;
     app->model.presets = cfg->presets;
     app->model.n_presets = cfg->n_presets;
+    app->model.options = (struct tui_options){
+        .refresh = cfg->refresh > 0 ? cfg->refresh : TUI_REFRESH_USUAL, .bell = !cfg->no_bell};
     app->model.now = bst_clock_now();
     tui_frame_init(&app->frame, 80, 24);
 }
@@ -72,13 +74,13 @@ static unsigned alarms(struct tui_app *app)
     /* A notice waits until the answer to a key has been read, and until the footer is free of a
      * proposal; a failure waits for neither. */
     bool free = !tui_said_lately(m) && m->armed.state == TUI_ARMED_NONE;
-    if (strcmp(s->note, app->note_seen) && (s->phase == BST_PHASE_FAILED || free)) {
+    if (strcmp(s->note, app->note_seen) && (bst_phase_is_failure(s->phase) || free)) {
         char text[TUI_TEXT];
         snprintf(app->note_seen, sizeof app->note_seen, "%s", s->note);
         tui_coded(s->note_code, s->note, text);
         if (s->note[0])
-            tui_notice(m, s->phase == BST_PHASE_FAILED ? TUI_BAD : TUI_WARN, "%s", text);
-        if (s->phase == BST_PHASE_FAILED)
+            tui_notice(m, bst_phase_is_failure(s->phase) ? TUI_BAD : TUI_WARN, "%s", text);
+        if (bst_phase_is_failure(s->phase))
             todo |= TUI_DO_BELL;
     }
     return todo;
@@ -93,7 +95,7 @@ static unsigned watch_lease(struct tui_app *app)
     if (!taken)
         return 0;
     tui_armed_taken(m);
-    if (m->view.overlay == TUI_OVERLAY_STOP)
+    if (m->view.overlay == TUI_OVERLAY_STOP || m->view.overlay == TUI_OVERLAY_LRFIND)
         m->view.overlay = TUI_OVERLAY_NONE;
     return TUI_DO_DRAW;
 }
@@ -181,6 +183,12 @@ static unsigned overlay_move(struct tui_app *app, int step)
     return TUI_DO_DRAW;
 }
 
+/* Those that ask have y, n and Esc of their own, whatever the keys are bound to. */
+static const char *question(enum tui_overlay overlay)
+{
+    return overlay == TUI_OVERLAY_STOP ? "stop" : overlay == TUI_OVERLAY_LRFIND ? "lrfind" : NULL;
+}
+
 /* The change that Enter arms; "" where the overlay has none there. */
 static void overlay_change(const struct tui_app *app, char text[160])
 {
@@ -191,6 +199,8 @@ static void overlay_change(const struct tui_app *app, char text[160])
         snprintf(text, 160, "preset %s", m->presets[i].name);
     else if (m->view.overlay == TUI_OVERLAY_ADVICE && i < m->status.n_advice)
         snprintf(text, 160, "%s", m->status.advice[i].change);
+    else if (m->view.overlay == TUI_OVERLAY_LRFIND && m->status.found_rate.valid)
+        snprintf(text, 160, "lr =%.3g", m->status.found_rate.value);
 }
 
 static unsigned overlay_enter(struct tui_app *app)
@@ -199,7 +209,7 @@ static unsigned overlay_enter(struct tui_app *app)
     enum tui_overlay was = v->overlay;
     char text[160], why[300];
     overlay_change(app, text);
-    v->overlay = was == TUI_OVERLAY_STOP ? was : TUI_OVERLAY_NONE;
+    v->overlay = question(was) && !text[0] ? was : TUI_OVERLAY_NONE;
     if (text[0]) {
         if (!tui_model_may_change(&app->model, why, sizeof why)) {
             tui_say(&app->model, TUI_WARN, "%s", why);
@@ -210,18 +220,45 @@ static unsigned overlay_enter(struct tui_app *app)
     return TUI_DO_DRAW;
 }
 
+static enum tui_request overlay_request(int key)
+{
+    static const struct {
+        int key;
+        enum tui_request req;
+    } own[] = {{TUI_KEY_ESC, TUI_REQ_DROP},
+               {TUI_KEY_ENTER, TUI_REQ_MAXIMISE},
+               {'\n', TUI_REQ_MAXIMISE},
+               {TUI_KEY_UP, TUI_REQ_UP},
+               {TUI_KEY_DOWN, TUI_REQ_DOWN},
+               {TUI_KEY_LEFT, TUI_REQ_LEFT},
+               {TUI_KEY_RIGHT, TUI_REQ_RIGHT},
+               {TUI_KEY_PAGE_UP, TUI_REQ_PAGE_UP},
+               {TUI_KEY_PAGE_DOWN, TUI_REQ_PAGE_DOWN},
+               {TUI_KEY_HOME, TUI_REQ_OLDEST},
+               {TUI_KEY_END, TUI_REQ_LIVE},
+               {' ', TUI_REQ_FREEZE}};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (own[i].key == key)
+            return own[i].req;
+    return tui_key_request(key);
+}
+
 static unsigned overlay_key(struct tui_app *app, int key)
 {
     struct tui_view *v = &app->model.view;
-    if (v->overlay == TUI_OVERLAY_STOP && key == 'y') {
+    const char *asked = question(v->overlay);
+    if (asked && key == 'y') {
         if (app->model.now - app->opened < TUI_ARMED_DEAF)
             return 0;
         v->overlay = TUI_OVERLAY_NONE;
-        return TUI_DO_DRAW | tui_direct(app, "stop");
+        return TUI_DO_DRAW | tui_direct(app, asked);
     }
-    if (v->overlay == TUI_OVERLAY_STOP && (key == 'n' || key == 'N'))
+    if (asked && (key == 'n' || key == 'N'))
         key = TUI_KEY_ESC;
-    switch (tui_key_request(key)) {
+    enum tui_request req = overlay_request(key);
+    if (v->overlay == TUI_OVERLAY_OPTIONS && tui_options_key(app, req))
+        return TUI_DO_DRAW;
+    switch (req) {
     case TUI_REQ_UP:
         return overlay_move(app, -1);
     case TUI_REQ_DOWN:
@@ -246,6 +283,8 @@ static unsigned overlay_key(struct tui_app *app, int key)
     case TUI_REQ_LEAVE:
     case TUI_REQ_PRESET:
     case TUI_REQ_ADVICE:
+    case TUI_REQ_LRFIND:
+    case TUI_REQ_OPTIONS:
     case TUI_REQ_STOP:
         v->overlay = TUI_OVERLAY_NONE;
         return TUI_DO_DRAW;

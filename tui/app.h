@@ -48,6 +48,8 @@ unsigned tui_words_run(struct tui_app *app, const char *line);
 unsigned tui_request_run(struct tui_app *app, enum tui_request req);
 void tui_preset_ask(struct tui_app *app); /* the selected preset's dry run */
 unsigned tui_direct(struct tui_app *app, const char *command);
+/* The overlay of options; false when the key is none of its own. */
+bool tui_options_key(struct tui_app *app, enum tui_request req);
 void tui_save(struct tui_app *app, const char *file);
 
 #endif

@@ -4,6 +4,9 @@
 
 #include "core/base/text.h"
 #include "core/tune/command.h"
+#include "tui/print.h"
+
+enum { HELP_COLUMNS = 79 };
 
 static const struct tui_verb_info verbs[TUI_N_VERBS] = {
 #define TUI_VERB(name, word, operands, least, most, takes, text)                                   \
@@ -215,28 +218,6 @@ int tui_cli_parse(int argc, char **argv, struct tui_cli *out, FILE *err)
     return read_rest(argc - 2, argv + 2, out, err);
 }
 
-/* Words of `text` in lines of at most 79 columns, each behind `indent` blanks; the first line is
- * already `at` columns long. */
-static void print_wrapped(FILE *out, const char *text, int indent, int at)
-{
-    enum { COLUMNS = 79 };
-    if (at < indent)
-        at += fprintf(out, "%*s", indent - at, "");
-    for (bool first = true; *text; first = false) {
-        int n = (int)strcspn(text, " ");
-        if (!first && at + 1 + n > COLUMNS) {
-            fprintf(out, "\n%*s", indent, "");
-            at = indent;
-        } else if (!first) {
-            at += fprintf(out, " ");
-        }
-        at += fprintf(out, "%.*s", n, text);
-        text += n;
-        text += strspn(text, " ");
-    }
-    fprintf(out, "\n");
-}
-
 static void print_option(const struct tui_option_info *o, FILE *out)
 {
     enum { INDENT = 30 };
@@ -247,7 +228,7 @@ static void print_option(const struct tui_option_info *o, FILE *out)
         fprintf(out, "\n");
         at = 0;
     }
-    print_wrapped(out, o->text, INDENT, at);
+    tui_print_wrapped(out, HELP_COLUMNS, o->text, INDENT, at);
 }
 
 static void print_commands(FILE *out)
@@ -261,7 +242,7 @@ static void print_commands(FILE *out)
             fprintf(out, "\n");
             at = 0;
         }
-        print_wrapped(out, bst_command_help(kind), 30, at);
+        tui_print_wrapped(out, HELP_COLUMNS, bst_command_help(kind), 30, at);
     }
 }
 
@@ -278,14 +259,14 @@ void tui_cli_help(enum tui_verb verb, FILE *out)
                 fprintf(out, "\n");
                 at = 0;
             }
-            print_wrapped(out, first, 26, at);
+            tui_print_wrapped(out, HELP_COLUMNS, first, 26, at);
         }
         fprintf(out, "\n'bstune COMMAND --help' says more; bstune(1) says all.\n");
         return;
     }
     fprintf(out, "usage: bstune %s%s%s [OPTIONS]\n\n", verbs[verb].word,
             *verbs[verb].operands ? " " : "", verbs[verb].operands);
-    print_wrapped(out, verbs[verb].text, 0, 0);
+    tui_print_wrapped(out, HELP_COLUMNS, verbs[verb].text, 0, 0);
     bool any = false;
     for (int i = 0; i < TUI_N_OPTIONS; i++) {
         if (!has(verb, i))

@@ -14,8 +14,8 @@ static int print_study(const struct tui_call *c, const char *dir)
         return tui_fail(c, tui_code_of(err));
     bst_sb_init(&text, 1 << 20);
     bst_sweep_print(s, &text);
-    fprintf(c->out, "%s: %d of %d runs are done\n%s", dir, s->n_done, s->n_runs,
-            s->n_done || s->n_failed ? text.data : "");
+    tui_print(c->out, "%s: %d of %d runs are done\n%s", dir, s->n_done, s->n_runs,
+              s->n_done || s->n_failed ? text.data : "");
     bst_sb_fini(&text);
     bst_study_free(s);
     return TUI_EXIT_DONE;

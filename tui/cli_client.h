@@ -12,8 +12,8 @@ enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_ev
 /* Gives one command to the run in `dir` (with --dry-run: asks for the proposal) and prints what it
  * came to; the exit code. */
 int tui_give_command(const struct tui_call *c, const char *dir, const char *text);
-/* Where a run stands: from its trainer, or from the file that the last one left. */
-BST_MUST_USE enum bst_err tui_read_status(const char *dir, const struct bst_run_info *info,
+/* What a run is and where it stands: from its trainer, or from the files that the last one left. */
+BST_MUST_USE enum bst_err tui_read_status(const char *dir, struct bst_run_info *info,
                                           struct bst_status *out);
 
 /* Of a verb with the operands [RUN] COMMAND: the run's folder, and COMMAND in one line behind what

@@ -1,13 +1,18 @@
 #include "tui/cli_client.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/run/run_dir.h"
 #include "core/tune/command.h"
+#include "tui/format.h"
 
 #define STOP_SECONDS 10.0
+/* How often a wait looks at what it waits for. */
+enum { LOOK_MS = 1000 };
 
 enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_event kind)
 {
@@ -24,38 +29,157 @@ enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_ev
 
 static void print_reply(const struct tui_call *c, const struct bst_reply *r)
 {
+    char memory[2 * TUI_NUM];
     FILE *to = r->ok ? c->out : c->err;
     fprintf(to, "%s%s%s: %s", r->outcome, r->code[0] ? " " : "", r->code, r->text);
     if (!strcmp(r->outcome, "applied") || !strcmp(r->outcome, "proposed"))
         fprintf(to, " (update %llu)", (unsigned long long)r->effective_update);
     fputc('\n', to);
-    if (r->ok && r->memory_planned.valid && r->memory_limit.valid)
-        fprintf(to, "  memory a device: %.0f of %.0f bytes\n", r->memory_planned.value,
-                r->memory_limit.value);
+    if (r->ok && r->memory_planned.valid && r->memory_limit.valid) {
+        tui_of_bytes(r->memory_planned, r->memory_limit, memory);
+        fprintf(to, "  memory a device: %s\n", memory);
+    }
     for (int i = 0; i < r->n_kept; i++)
         fprintf(to, "  kept: %s, %s\n", r->kept[i].key, r->kept[i].new_value);
 }
 
-int tui_give_command(const struct tui_call *c, const char *dir, const char *text)
-{
+/* One command on its way, and what is said while it waits. */
+struct asking {
+    const struct tui_call *c;
     struct bst_client *client;
-    enum bst_err err = bst_client_open(dir, "ctl", false, &client);
-    if (err)
-        return tui_fail(c, tui_code_of(err));
-    int code = TUI_EXIT_FAILED;
-    bst_client_command(client, text, tui_given(c, TUI_OPTION_DRY_RUN));
-    if (tui_wait_for(client, BST_CLIENT_REPLY) == BST_CLIENT_REPLY) {
-        const struct bst_reply *r = bst_client_reply(client);
-        code = r->ok ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
-        if (tui_given(c, TUI_OPTION_JSON))
-            fprintf(c->out, "%s\n", bst_client_reply_json(client));
-        else
-            print_reply(c, r);
-    } else {
+    enum bst_command_kind kind;
+    uint64_t id;
+    bool waits_said, shows; /* shows: a line of its own search's progress stands on the terminal */
+    bool cancelled;         /* the search is asked to end; its answer says that it has */
+    int not_begun; /* statuses in a row that know nothing of it, once an end was asked for */
+};
+
+static volatile sig_atomic_t asked_to_end;
+
+static void note_signal(int number)
+{
+    (void)number;
+    asked_to_end = 1;
+}
+
+/* A second one ends this process at once. */
+static void take_signals(void)
+{
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static bool is_search(enum bst_command_kind kind)
+{
+    return kind == BST_COMMAND_FIT || kind == BST_COMMAND_LRFIND || kind == BST_COMMAND_TRIAL;
+}
+
+/* Those that a search does not keep waiting. */
+static bool is_urgent(enum bst_command_kind kind)
+{
+    return kind == BST_COMMAND_PAUSE || kind == BST_COMMAND_STOP || kind == BST_COMMAND_CANCEL;
+}
+
+static void clear_progress(struct asking *a)
+{
+    if (a->shows)
+        fprintf(a->c->err, "\r%78s\r", "");
+    a->shows = false;
+}
+
+/* An end was asked for: of a search that is on by `cancel`, else by going away. False once there is
+ * nothing to wait for. */
+static bool end_search(struct asking *a, const struct bst_status *s)
+{
+    if (a->cancelled)
+        return true;
+    if (s->you_search) {
+        a->cancelled = true;
+        bst_client_command(a->client, "cancel", false);
+        return true;
+    }
+    /* Its answer may be on its way behind the first status. */
+    bst_client_ask_status(a->client, false);
+    return ++a->not_begun < 2;
+}
+
+static void say_status(struct asking *a, const struct bst_status *s)
+{
+    const char *word = tui_verb_at(a->c->cli->verb)->word;
+    if (s->phase != BST_PHASE_SEARCHING || is_urgent(a->kind))
+        return;
+    if (!s->you_search && !a->waits_said) {
+        a->waits_said = true;
+        fprintf(a->c->err,
+                "bstune %s: waits for the search that is on (%s); `bstune ctl cancel` ends it\n",
+                word, s->search[0] ? s->search : "it has just begun");
+    } else if (s->you_search && s->search[0] && !a->cancelled && isatty(STDERR_FILENO)) {
+        fprintf(a->c->err, "\r%-78.78s", s->search);
+        a->shows = true;
+    }
+    fflush(a->c->err);
+}
+
+/* False: there will be no answer. */
+static bool wait_answer(struct asking *a)
+{
+    for (;;) {
+        enum bst_client_event e = bst_client_next(a->client);
+        if (e == BST_CLIENT_CLOSED)
+            return false;
+        if (e == BST_CLIENT_REPLY && bst_client_reply(a->client)->id == a->id)
+            return true;
+        if (e == BST_CLIENT_STATUS) {
+            const struct bst_status *s = bst_client_status(a->client);
+            say_status(a, s);
+            if (asked_to_end && !end_search(a, s))
+                return false;
+        }
+        if (e != BST_CLIENT_NOTHING)
+            continue;
+        struct pollfd p = {.fd = bst_client_fd(a->client), .events = POLLIN};
+        if (poll(&p, 1, LOOK_MS) <= 0)
+            bst_client_ask_status(a->client, false);
+    }
+}
+
+static int print_answer(struct asking *a, bool come)
+{
+    const struct tui_call *c = a->c;
+    const struct bst_reply *r = bst_client_reply(a->client);
+    clear_progress(a);
+    if (!come && a->not_begun)
+        fprintf(c->err, "bstune %s: given up before it began; the run is as it was\n",
+                tui_verb_at(c->cli->verb)->word);
+    else if (!come)
         fprintf(c->err, "bstune %s: the trainer went away before it answered\n",
                 tui_verb_at(c->cli->verb)->word);
-    }
-    bst_client_close(client);
+    else if (tui_given(c, TUI_OPTION_JSON))
+        fprintf(c->out, "%s\n", bst_client_reply_json(a->client));
+    else
+        print_reply(c, r);
+    return come && r->ok ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
+}
+
+int tui_give_command(const struct tui_call *c, const char *dir, const char *text)
+{
+    struct asking a = {.c = c};
+    struct bst_command cmd;
+    bool dry = tui_given(c, TUI_OPTION_DRY_RUN);
+    if (bst_command_parse(text, &cmd))
+        return tui_fail(c, TUI_EXIT_USAGE);
+    a.kind = cmd.kind;
+    enum bst_err err = bst_client_open(dir, "ctl", false, &a.client);
+    if (err)
+        return tui_fail(c, tui_code_of(err));
+    if (is_search(a.kind) && !dry)
+        take_signals();
+    a.id = bst_client_command(a.client, text, dry);
+    bst_client_ask_status(a.client, false);
+    int code = print_answer(&a, wait_answer(&a));
+    bst_client_close(a.client);
     return code;
 }
 

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -71,6 +72,20 @@ static double wall_at_start(const struct export *e)
     return h->n_updates ? end - h->updates[h->n_updates - 1].seconds : end;
 }
 
+/* What is not in the file that was written, and would have been. */
+static void say_damage(const struct export *e)
+{
+    struct bst_history_damage d;
+    bool over = !bst_run_is_live(e->dir);
+    for (int i = 0; bst_history_damage(e->history, i, over, &d); i++)
+        if (d.lines)
+            tui_print(e->call->err,
+                      "bstune export: %s:%" PRIu64 ": %s %" PRIu64 " line%s that cannot be read\n",
+                      d.path, d.line,
+                      d.lines > 1 ? "left out, this one and more:" : "left out:", d.lines,
+                      d.lines > 1 ? "s" : "");
+}
+
 static enum bst_err open_output(struct export *e)
 {
     const char *given = tui_value(e->call, TUI_OPTION_OUTPUT);
@@ -106,7 +121,7 @@ static enum bst_err export_tensorboard(struct export *e)
     snprintf(e->path, sizeof e->path, "%s/events.out.tfevents.%.0f.%s.bstune", folder,
              e->info.started, e->info.name);
     BST_TRY(bst_io_open_write(e->path, O_TRUNC, 0644, &e->fd));
-    fprintf(e->call->out, "%s\n", e->path);
+    tui_print_path(e->call->out, e->path);
     fflush(e->call->out);
     bst_tensorboard_header(&e->text, e->wall);
     bool live = true;
@@ -119,13 +134,12 @@ static enum bst_err export_tensorboard(struct export *e)
     return BST_OK;
 }
 
-static enum bst_err write_sheet(struct export *e, struct bst_status *s, bool live)
+static enum bst_err write_sheet(struct export *e, struct bst_status *s)
 {
     const char *given = tui_value(e->call, TUI_OPTION_OUTPUT);
-    e->info.live = live;
     BST_TRY(tui_read_status(e->dir, &e->info, s));
     bst_sb_clear(&e->text);
-    bst_prometheus_print(&e->text, s, live && bst_run_is_live(e->dir));
+    bst_prometheus_print(&e->text, s, e->info.live);
     if (given)
         return bst_io_replace_file(given, e->text.data, e->text.len);
     BST_TRY(open_output(e));
@@ -138,9 +152,8 @@ static enum bst_err export_prometheus(struct export *e)
     struct bst_status *s = bst_xalloc(sizeof *s);
     enum bst_err err;
     for (;;) {
-        bool live = bst_run_is_live(e->dir);
-        err = write_sheet(e, s, live);
-        if (err || !live || !follow)
+        err = write_sheet(e, s);
+        if (err || !e->info.live || !follow)
             break;
         for (int i = 0; i < PROMETHEUS_EVERY && bst_run_is_live(e->dir); i++)
             usleep(POLL_US);
@@ -173,6 +186,8 @@ int tui_verb_export(const struct tui_call *c)
         bst_rows_init(&e.rows, e.history);
         err = ways[way](&e);
     }
+    if (!err && way != 2)
+        say_damage(&e);
     if (e.fd > STDERR_FILENO && close(e.fd) && !err)
         err = bst_fail(BST_E_IO, "%s: %s", e.path, strerror(errno));
     bst_history_close(e.history);

@@ -112,7 +112,7 @@ int tui_verb_fit(const struct tui_call *c)
     if (text && (!bst_int_parse(text, &most) || most < 1 || most > 1 << 20))
         return tui_usage(c, "--max is a whole number from 1 to %d, not %s", 1 << 20, text);
     struct tui_run *r = bst_xalloc(sizeof *r);
-    int code = tui_run_preset(c, r);
+    int code = tui_run_preset(c, r, NULL);
     if (!code)
         code = search(c, &r->preset, most);
     bst_preset_env_free(r->env);

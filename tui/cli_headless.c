@@ -24,11 +24,11 @@ struct headless {
 
 static void say_start(const struct headless *h, const struct bst_status *s)
 {
-    fprintf(h->c->out,
-            "%s: %s on %s, %s; batch %lld = %d per device x %d accumulated x %d devices; "
-            "%.6g epochs of %lld\n",
-            s->run, s->net, s->data, s->backend, (long long)s->global_batch, s->micro_batch,
-            s->accumulation, s->n_devices, s->epochs_total, (long long)s->samples_per_epoch);
+    tui_print(h->c->out,
+              "%s: %s on %s, %s; batch %lld = %d per device x %d accumulated x %d devices; "
+              "%.6g epochs of %lld\n",
+              s->run, s->net, s->data, s->backend, (long long)s->global_batch, s->micro_batch,
+              s->accumulation, s->n_devices, s->epochs_total, (long long)s->samples_per_epoch);
 }
 
 static void say_update(const struct headless *h, const struct bst_status *s)
@@ -61,7 +61,6 @@ static void news(void *arg, enum bst_session_news what, const struct bst_status 
                  const char *text)
 {
     struct headless *h = arg;
-    (void)text; /* notes go through the log */
     if (what == BST_NEWS_PHASE && s->phase == BST_PHASE_TRAINING && !h->said_start) {
         h->said_start = true;
         say_start(h, s);
@@ -69,10 +68,12 @@ static void news(void *arg, enum bst_session_news what, const struct bst_status 
         say_update(h, s);
     } else if (what == BST_NEWS_EVAL) {
         say_eval(h, s);
+    } else if (what == BST_NEWS_CHANGE) {
+        tui_print(h->c->out, "change  %s\n", text);
     } else if (what == BST_NEWS_PHASE && s->phase == BST_PHASE_PAUSED) {
         fprintf(h->c->out, "paused at update %llu\n", (unsigned long long)s->update);
     } else {
-        return;
+        return; /* notes go through the log */
     }
     fflush(h->c->out);
 }
@@ -130,11 +131,11 @@ static int ready_fd(void)
 static void say_end(const struct headless *h, int code)
 {
     if (code == 75)
-        fprintf(h->c->out, "asked to end: saved in %s; --resume goes on\n", h->r->dir);
+        tui_print(h->c->out, "asked to end: saved in %s; --resume goes on\n", h->r->dir);
     else if (code)
-        fprintf(h->c->err, "bstune run: %s\n", bst_err_text());
+        tui_fail(h->c, code);
     else
-        fprintf(h->c->out, "done: %s/weights.safetensors\n", h->r->dir);
+        tui_print(h->c->out, "done: %s/weights.safetensors\n", h->r->dir);
 }
 
 int tui_run_here(const struct tui_call *c, struct tui_run *r)
@@ -152,6 +153,7 @@ int tui_run_here(const struct tui_call *c, struct tui_run *r)
         .trace_path = tui_value(c, TUI_OPTION_TRACE_SAMPLES),
         .first_command = r->first[0] ? r->first : NULL,
         .resume = tui_given(c, TUI_OPTION_RESUME) || r->journal,
+        .repeat = r->journal,
         .readonly = tui_given(c, TUI_OPTION_READONLY),
         .ready = ready,
         .relocked = relocked,

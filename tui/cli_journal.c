@@ -10,16 +10,18 @@
 
 enum { PRESET_CAP = 1 << 20, JOURNAL_CAP = 64 << 20 };
 
+/* `j` NULL: the run ended before it had a journal. */
 static void print_text(const struct tui_call *c, const struct bst_journal *j)
 {
-    for (int i = 0; i < bst_journal_count(j); i++) {
+    int n = j ? bst_journal_count(j) : 0;
+    for (int i = 0; i < n; i++) {
         const struct bst_journal_entry *e = bst_journal_at(j, i);
         char when[32];
         bst_clock_iso(e->wall, when);
         fprintf(c->out, "%4" PRIu64 "  %s  update %-8" PRIu64 " %-8s %-24s %s%s%s\n", e->seq, when,
                 e->update, e->outcome, e->command, e->code, e->code[0] ? ": " : "", e->text);
     }
-    if (!bst_journal_count(j))
+    if (!n)
         fprintf(c->err, "nothing was changed in this run\n");
 }
 
@@ -46,7 +48,7 @@ static enum bst_err export_preset(const struct tui_call *c, const char *dir,
     bst_preset_errors_init(&errs);
     bst_sb_init(&text, PRESET_CAP);
     enum bst_err err = bst_preset_load(env, file, NULL, 0, preset, &errs);
-    if (!err)
+    if (!err && j)
         err = bst_journal_to_preset(j, preset);
     if (!err) {
         bst_preset_write(preset, &text);
@@ -71,12 +73,13 @@ int tui_verb_journal(const struct tui_call *c)
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
     if (!err) {
         bst_run_path(dir, "journal.jsonl", path);
-        err = bst_journal_view(path, &j);
+        if (bst_io_exists(path))
+            err = bst_journal_view(path, &j);
     }
     if (!err && preset)
         err = export_preset(c, dir, j, preset);
     else if (!err && tui_given(c, TUI_OPTION_JSON))
-        err = print_json(c, path);
+        err = j ? print_json(c, path) : BST_OK;
     else if (!err)
         print_text(c, j);
     bst_journal_close(j);

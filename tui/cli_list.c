@@ -45,8 +45,8 @@ int tui_verb_list(const struct tui_call *c)
             char when[32] = "start not known     ";
             if (list[i].started > 0)
                 bst_clock_iso(list[i].started, when);
-            fprintf(c->out, "%-24s %-10s %s  %s  pid %d on %s\n", list[i].name, list[i].state, when,
-                    list[i].preset, list[i].pid, list[i].host);
+            tui_print(c->out, "%-24s %-10s %s  %s  pid %d on %s\n", list[i].name, list[i].state,
+                      when, list[i].preset, list[i].pid, list[i].host);
         }
         if (!n)
             fprintf(c->err, "no run under %s/, and none lives on this machine\n", BST_RUNS_ROOT);

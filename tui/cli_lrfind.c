@@ -3,7 +3,6 @@
 #include <locale.h>
 #include <math.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/base/alloc.h"
@@ -15,7 +14,7 @@
 #include "tui/cli_client.h"
 #include "tui/cli_run.h"
 
-enum { CHART_ROWS = 16, CHART_COLUMNS = 78, FILE_CAP = 8 << 20 };
+enum { CHART_ROWS = 16, CHART_LEAST = 39, CHART_MOST = 120, FILE_CAP = 8 << 20 };
 
 static void progress(void *arg, const char *text)
 {
@@ -68,14 +67,6 @@ static void choose_range(const struct curve *k, struct tui_chart *chart)
         chart->y0 = chart->y1 = 0;
 }
 
-static int columns(void)
-{
-    struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 40)
-        return CHART_COLUMNS;
-    return size.ws_col > 120 ? 120 : size.ws_col - 1;
-}
-
 static void print_chart(const struct tui_call *c, const struct bst_lr_result *r)
 {
     struct curve *k = bst_xalloc(sizeof *k);
@@ -97,7 +88,9 @@ static void print_chart(const struct tui_call *c, const struct bst_lr_result *r)
     };
     add_mark(&chart, r->s.steepest, ascii ? L'|' : L'│');
     add_mark(&chart, r->s.valley, ascii ? L':' : L'┊');
-    tui_frame_init(&f, columns(), CHART_ROWS);
+    int columns = tui_output_columns(c->out) - 1;
+    columns = columns < CHART_LEAST ? CHART_LEAST : columns > CHART_MOST ? CHART_MOST : columns;
+    tui_frame_init(&f, columns, CHART_ROWS);
     f.ascii = ascii;
     f.symbols = ascii ? TUI_DOTS_ASCII : TUI_DOTS_BRAILLE;
     if (k->n)
@@ -186,8 +179,6 @@ static int apply(const struct tui_call *c, const struct bst_lr_result *r, const 
     int rule = 0;
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, dir);
     if (!err)
-        err = bst_run_info_read(dir, &info);
-    if (!err)
         err = tui_read_status(dir, &info, s);
     while (rule < BST_N_LR_RULES && strcmp(s->lr_scaling, bst_lr_rule_name((enum bst_lr_rule)rule)))
         rule++;
@@ -221,7 +212,7 @@ static int report(const struct tui_call *c, const struct bst_preset *p,
         return code;
     if (!r->s.doubt)
         return apply(c, r, run);
-    fprintf(c->err, "bstune lrfind: unclear, so nothing was proposed to %s\n", run);
+    tui_print(c->err, "bstune lrfind: unclear, so nothing was proposed to %s\n", run);
     return TUI_EXIT_FAILED;
 }
 
@@ -273,6 +264,30 @@ static bool is_plot(const char *path)
     return n > 4 && (!strcmp(path + n - 4, ".svg") || !strcmp(path + n - 4, ".png"));
 }
 
+/* Before a test that takes minutes: where its result is to go. The run may end meanwhile all the
+ * same. */
+static int check_targets(const struct tui_call *c)
+{
+    static const enum tui_option files[] = {TUI_OPTION_PLOT, TUI_OPTION_JSONL};
+    const char *run = tui_value(c, TUI_OPTION_APPLY);
+    struct bst_run_info info;
+    char dir[512];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *path = tui_value(c, files[i]);
+        if (path && bst_io_may_replace(path))
+            return tui_fail(c, TUI_EXIT_FAILED);
+    }
+    if (!run)
+        return TUI_EXIT_DONE;
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, dir);
+    if (!err)
+        err = bst_run_info_read(dir, &info);
+    if (!err && !info.live)
+        err =
+            bst_fail(BST_E_NOTFOUND, "--apply %s: that run has ended (%s)", info.name, info.state);
+    return err ? tui_fail(c, tui_code_of(err)) : TUI_EXIT_DONE;
+}
+
 int tui_verb_lrfind(const struct tui_call *c)
 {
     struct bst_lr_cfg cfg = {.range = BST_LR_RANGE_USUAL, .repeats = 1};
@@ -282,7 +297,9 @@ int tui_verb_lrfind(const struct tui_call *c)
     if (plot && !is_plot(plot))
         return tui_usage(c, "--plot: %s is neither a .svg nor a .png", plot);
     struct tui_run *r = bst_xalloc(sizeof *r);
-    int code = tui_run_preset(c, r);
+    int code = tui_run_preset(c, r, NULL);
+    if (!code)
+        code = check_targets(c);
     if (!code)
         code = search(c, &r->preset, &cfg);
     bst_preset_env_free(r->env);

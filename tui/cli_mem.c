@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,9 @@
 #include "tui/verbs.h"
 
 #define MIB (1024.0 * 1024.0)
+
+/* Columns of the tables that have all in them. */
+enum { WIDE = 151, WIDE_GPU = 178 };
 
 /* What the options say, and the storage for it. */
 struct ask {
@@ -47,16 +51,37 @@ static int read_batches(const struct tui_call *c, struct ask *a)
     const char *list = tui_value(c, TUI_OPTION_BATCH);
     char *items[BST_MEM_LIST] = {NULL};
     int n = list ? split_list(list, items) : 0, code = n < 0 ? -1 : 0;
+    const struct bst_param_info *key = bst_param_at(BST_PARAM_global_batch_size);
     for (int i = 0; i < n && !code; i++) {
         int64_t batch = 0;
-        if (!bst_int_parse(items[i], &batch) || batch < 1 || batch > INT32_MAX)
+        if (!bst_int_parse(items[i], &batch) || (double)batch < key->least ||
+            (double)batch > key->most)
             code = -1;
         a->batches[i] = (uint64_t)batch;
     }
     free_list(items);
     a->cfg.batches = a->batches;
     a->cfg.n_batches = n;
-    return code ? tui_usage(c, "--batch: %s is not a list of sizes such as 64,128,256", list) : 0;
+    return code ? tui_usage(c,
+                            "--batch: %s is not a list of up to %d sizes from %.0f to %.0f such as "
+                            "64,128,256",
+                            list, BST_MEM_LIST, key->least, key->most)
+                : 0;
+}
+
+/* The bounds of devices.memory, which a run would be given. */
+static int read_capacity(const struct tui_call *c, struct ask *a)
+{
+    const char *text = tui_value(c, TUI_OPTION_CAPACITY);
+    const struct bst_param_info *key = bst_param_at(BST_PARAM_devices_memory);
+    char least[32], most[32];
+    if (!text || (bst_text_parse_bytes(text, &a->cfg.capacity) &&
+                  (double)a->cfg.capacity >= key->least && (double)a->cfg.capacity <= key->most))
+        return 0;
+    bst_text_bytes((uint64_t)key->least, least);
+    bst_text_bytes((uint64_t)key->most, most);
+    return tui_usage(c, "--capacity: %s is not a size from %s to %s such as 80GiB", text, least,
+                     most);
 }
 
 /* "every:2" → "{every: 2}", as it would stand in a preset. */
@@ -94,7 +119,6 @@ static int read_lists(const struct tui_call *c, struct ask *a)
 
 static int read_options(const struct tui_call *c, struct ask *a)
 {
-    const char *capacity = tui_value(c, TUI_OPTION_CAPACITY);
     const char *devices = tui_value(c, TUI_OPTION_DEVICES);
     a->cfg.preset = c->cli->operands[0];
     for (int i = 0; i < c->cli->n_sets; i++)
@@ -104,9 +128,9 @@ static int read_options(const struct tui_call *c, struct ask *a)
         a->sets[a->cfg.n_sets++] = a->devices;
     }
     a->cfg.sets = a->sets;
-    if (capacity && (!bst_text_parse_bytes(capacity, &a->cfg.capacity) || !a->cfg.capacity))
-        return tui_usage(c, "--capacity: %s is not a size such as 80GiB", capacity);
-    int code = read_batches(c, a);
+    int code = read_capacity(c, a);
+    if (!code)
+        code = read_batches(c, a);
     return code ? code : read_lists(c, a);
 }
 
@@ -115,40 +139,163 @@ static void print_bytes(FILE *out, uint64_t bytes, int width)
     fprintf(out, " %*.1f", width, (double)bytes / MIB);
 }
 
-static void print_row(FILE *out, const struct bst_mem_report *report, const struct bst_mem_row *r)
+/* Bytes that are the same whatever the batch. */
+static bool have_same_state(const struct bst_mem_row *a, const struct bst_mem_row *b)
+{
+    return a->parameters == b->parameters && a->gradients == b->gradients &&
+           a->optimizer == b->optimizer && a->rewind == b->rewind;
+}
+
+static const char *why_not(const struct bst_mem_row *row)
+{
+    return row->why[0] ? row->why : row->known ? NULL : "does not fit, by far";
+}
+
+/* Past the last row of those that `from` begins: of one precision and one way of recomputing. */
+static int group_end(const struct bst_mem_report *r, int from)
+{
+    const struct bst_mem_row *first = &r->rows[from];
+    int to = from;
+    while (to < r->n_rows && !strcmp(r->rows[to].recompute, first->recompute) &&
+           !strcmp(r->rows[to].precision, first->precision))
+        to++;
+    return to;
+}
+
+static void print_batch(FILE *out, const struct bst_mem_row *row, int width)
 {
     char micro[32];
+    if (row->micro_batches > 1)
+        snprintf(micro, sizeof micro, "%dx%d", row->micro_batches, row->micro);
+    else
+        snprintf(micro, sizeof micro, "%d", row->micro);
+    fprintf(out, "%*" PRIu64 " %*s", width, row->batch, width, micro);
+}
+
+static void print_wide_row(FILE *out, const struct bst_mem_report *report,
+                           const struct bst_mem_row *row)
+{
     bool gpu = report->device[0] != '\0';
-    snprintf(micro, sizeof micro, r->micro_batches > 1 ? "%dx%d" : "%.0d%d",
-             r->micro_batches > 1 ? r->micro_batches : 0, r->micro);
-    fprintf(out, "%7" PRIu64 " %7s  ", r->batch, micro);
+    print_batch(out, row, 8);
+    fprintf(out, "  ");
     if (gpu)
-        fprintf(out, "%-5s ", r->precision);
-    fprintf(out, "%-12s", r->recompute);
-    if (r->why[0] || !r->known) {
-        fprintf(out, "  %s\n", r->why[0] ? r->why : "does not fit, by far");
+        fprintf(out, "%-5s ", row->precision);
+    fprintf(out, "%-12s", row->recompute);
+    if (why_not(row)) {
+        fprintf(out, "  %s\n", why_not(row));
         return;
     }
-    print_bytes(out, r->parameters, 11);
-    print_bytes(out, r->gradients, 9);
-    print_bytes(out, r->optimizer, 9);
-    print_bytes(out, r->rewind, 8);
-    print_bytes(out, r->activations, 11);
-    print_bytes(out, r->recomputation, 13);
+    print_bytes(out, row->parameters, 11);
+    print_bytes(out, row->gradients, 9);
+    print_bytes(out, row->optimizer, 9);
+    print_bytes(out, row->rewind, 8);
+    print_bytes(out, row->activations, 11);
+    print_bytes(out, row->recomputation, 13);
     if (gpu) {
-        print_bytes(out, r->workspace - r->scratch, 10);
-        print_bytes(out, r->scratch, 8);
-        print_bytes(out, r->libraries, 9);
+        print_bytes(out, row->workspace - row->scratch, 10);
+        print_bytes(out, row->scratch, 8);
+        print_bytes(out, row->libraries, 9);
     } else {
-        print_bytes(out, r->data, 7);
-        print_bytes(out, r->workspace, 9);
+        print_bytes(out, row->data, 7);
+        print_bytes(out, row->workspace, 9);
     }
-    print_bytes(out, r->total, 9);
-    fprintf(out, "  %-4s %+6.1f%%", r->fits ? "yes" : "no", 100 * r->again_share);
-    if (r->textbook > 0)
-        fprintf(out, " %9.1f %+6.1f%%", r->textbook / MIB,
-                100 * bst_memory_error(r->textbook, (double)r->total));
+    print_bytes(out, row->total, 9);
+    fprintf(out, "  %-4s %+6.1f%%", row->fits ? "yes" : "no", 100 * row->again_share);
+    if (row->textbook > 0)
+        fprintf(out, " %9.1f %+6.1f%%", row->textbook / MIB,
+                100 * bst_memory_error(row->textbook, (double)row->total));
     fprintf(out, "\n");
+}
+
+static void print_wide(FILE *out, const struct bst_mem_report *r)
+{
+    bool gpu = r->device[0] != '\0';
+    fprintf(
+        out,
+        "   batch    micro  %srecompute     parameters gradients optimizer   rewind activations "
+        "recomputation%s     total  fits    work  textbook   error\n",
+        gpu ? "type  " : "", gpu ? " transients  scratch libraries" : "    data workspace");
+    for (int i = 0; i < r->n_rows; i++)
+        print_wide_row(out, r, &r->rows[i]);
+}
+
+static void print_narrow_row(FILE *out, const struct bst_mem_report *r,
+                             const struct bst_mem_row *row, int columns)
+{
+    bool gpu = r->device[0] != '\0';
+    int width = gpu ? 7 : 8;
+    print_batch(out, row, width);
+    if (why_not(row)) {
+        tui_print_wrapped(out, columns, why_not(row), 2 * width + 3, 2 * width + 1);
+        return;
+    }
+    print_bytes(out, row->activations, gpu ? 8 : 11);
+    print_bytes(out, row->recomputation, gpu ? 8 : 10);
+    if (gpu) {
+        print_bytes(out, row->workspace - row->scratch, 8);
+        print_bytes(out, row->scratch, 7);
+        print_bytes(out, row->libraries, 6);
+    } else {
+        print_bytes(out, row->data, 6);
+        print_bytes(out, row->workspace, 9);
+    }
+    print_bytes(out, row->total, gpu ? 8 : 9);
+    fprintf(out, " %-3s %+6.1f%%\n", row->fits ? "yes" : "no", 100 * row->again_share);
+}
+
+/* Of the rows `from` to below `to`. */
+static void print_textbook(FILE *out, const struct bst_mem_report *r, int from, int to)
+{
+    enum { A_LINE = 3 };
+    int n = 0;
+    for (int i = from; i < to; i++) {
+        const struct bst_mem_row *row = &r->rows[i];
+        if (why_not(row) || !(row->textbook > 0))
+            continue;
+        if (!n)
+            fprintf(out, "  textbook's estimate and its error, by batch:");
+        fprintf(out, "%s%8" PRIu64 " %8.1f %+6.1f%%", n % A_LINE ? " " : "\n", row->batch,
+                row->textbook / MIB, 100 * bst_memory_error(row->textbook, (double)row->total));
+        n++;
+    }
+    if (n)
+        fputc('\n', out);
+}
+
+/* What the rows of a group have in common stands above them, where it is not what stood there. */
+static void print_state(FILE *out, const struct bst_mem_report *r, int from, int to,
+                        const struct bst_mem_row **shown)
+{
+    int i = from;
+    while (i < to && why_not(&r->rows[i]))
+        i++;
+    const struct bst_mem_row *row = &r->rows[i];
+    if (i == to || (*shown && have_same_state(*shown, row)))
+        return;
+    *shown = row;
+    fprintf(out, "  parameters %.1f  gradients %.1f  optimizer %.1f  rewind %.1f, at any batch\n",
+            (double)row->parameters / MIB, (double)row->gradients / MIB,
+            (double)row->optimizer / MIB, (double)row->rewind / MIB);
+}
+
+static void print_narrow(FILE *out, const struct bst_mem_report *r, int columns)
+{
+    bool gpu = r->device[0] != '\0';
+    const struct bst_mem_row *shown = NULL;
+    fprintf(
+        out,
+        gpu ? "  batch   micro   activ.  recomp.  transi. scratch  libs.    total fit    work\n"
+            : "   batch    micro activations recomputed   data workspace     total fit    work\n");
+    for (int i = 0, next; i < r->n_rows; i = next) {
+        next = group_end(r, i);
+        if (gpu)
+            fprintf(out, "%s, ", r->rows[i].precision);
+        fprintf(out, "recompute %s\n", r->rows[i].recompute);
+        print_state(out, r, i, next, &shown);
+        for (int k = i; k < next; k++)
+            print_narrow_row(out, r, &r->rows[k], columns);
+        print_textbook(out, r, i, next);
+    }
 }
 
 static void print_largest(FILE *out, const struct bst_mem_report *r,
@@ -160,7 +307,7 @@ static void print_largest(FILE *out, const struct bst_mem_report *r,
     fprintf(out, "largest in %s, ", capacity);
     if (r->device[0])
         fprintf(out, "%s, ", l->precision);
-    fprintf(out, "recompute %s: ", l->recompute);
+    fprintf(out, "recompute %s:\n  ", l->recompute);
     if (l->micro)
         fprintf(out, "%d samples a device in one pass, a batch of %" PRIu64 " (%s)\n", l->micro,
                 l->batch, total);
@@ -168,60 +315,77 @@ static void print_largest(FILE *out, const struct bst_mem_report *r,
         fprintf(out, "not one sample fits\n");
 }
 
-/* What is exact, what is estimated, and what nobody can plan are kept apart. */
-static void print_gpu_text(FILE *out, const struct bst_mem_report *r)
+static void print_note(FILE *out, int columns, const char *fmt, ...) BST_PRINTF(3, 4);
+static void print_note(FILE *out, int columns, const char *fmt, ...)
 {
-    char host[32] = "n/a";
-    fprintf(out, "%s: %s on %d x %s, planned with cuDNN %s; no such device need be here%s\n",
-            r->preset, r->net, r->devices, r->device, r->cudnn,
-            r->generated ? "; nor are the data, their usual sizes are taken" : "");
-    fprintf(out, "MiB of one device:\n"
-                 "  batch   micro  type  recompute     parameters gradients optimizer   rewind "
-                 "activations recomputation transients  scratch libraries     total  fits    work"
-                 "  textbook   error\n");
-    for (int i = 0; i < r->n_rows; i++)
-        print_row(out, r, &r->rows[i]);
-    for (int i = 0; i < r->n_largest; i++)
-        print_largest(out, r, &r->largest[i]);
-    if (r->n_rows)
-        bst_text_bytes(r->rows[r->n_rows - 1].host, host);
-    fprintf(
-        out,
-        "exact, as a run would ask for it: all columns up to total. scratch is what the "
-        "instruction needs at which most is in use: cuDNN's\n"
-        "workspace for the plan it puts first, asked of cuDNN for each convolution, and room for "
-        "filters and sums; libraries is cuBLASLt's.\n"
-        "estimated: work, the price of recomputation; textbook, which knows the number of "
-        "parameters only.\n"
-        "not known before a run, and on top: the driver's context with its code, NCCL's buffers "
-        "between several devices.\n"
-        "in the host's memory: %s for images at the last batch\n",
-        host);
+    struct bst_sb text;
+    va_list ap;
+    bst_sb_init(&text, 2048);
+    va_start(ap, fmt);
+    bst_sb_addv(&text, fmt, ap);
+    va_end(ap);
+    tui_print_wrapped(out, columns, text.data, 0, 0);
+    bst_sb_fini(&text);
 }
 
-static void print_text(const struct tui_call *c, const struct bst_mem_report *r)
+/* What is exact, what is estimated, and what nobody can plan are kept apart. */
+static void print_gpu_notes(FILE *out, const struct bst_mem_report *r, int columns)
+{
+    char host[32] = "n/a";
+    if (r->n_rows)
+        bst_text_bytes(r->rows[r->n_rows - 1].host, host);
+    print_note(out, columns,
+               "exact, as a run would ask for it: all columns up to total. scratch is what the "
+               "instruction needs at which most is in use: cuDNN's workspace for the plan it puts "
+               "first, asked of cuDNN for each convolution, and room for filters and sums; "
+               "libraries is cuBLASLt's; transients are what lives within an update.");
+    print_note(out, columns,
+               "estimated: work, the price of recomputation; textbook, which knows the number of "
+               "parameters only.");
+    print_note(out, columns,
+               "not known before a run, and on top: the driver's context with its code, NCCL's "
+               "buffers between several devices.");
+    print_note(out, columns, "in the host's memory: %s for images at the last batch", host);
+}
+
+static void print_host_notes(FILE *out, const struct bst_mem_report *r, int columns)
 {
     char process[32] = "n/a", saving[32];
     bst_text_bytes(r->saving, saving);
     if (r->process)
         bst_text_bytes(r->process, process);
-    fprintf(c->out, "%s: %s on %d device%s (%s)%s\n", r->preset, r->net, r->devices,
-            r->devices == 1 ? "" : "s", r->backend,
-            r->generated ? "; the data are not here, their usual sizes are taken" : "");
-    fprintf(c->out, "MiB of one device, planned:\n"
-                    "  batch   micro  recompute     parameters gradients optimizer   rewind "
-                    "activations recomputation    data workspace     total  fits    work  textbook "
-                    "  error\n");
-    for (int i = 0; i < r->n_rows; i++)
-        print_row(c->out, r, &r->rows[i]);
+    print_note(out, columns,
+               "rewind is room for the state before a change, touched by the first one; work is "
+               "the estimated price of recomputation;");
+    print_note(out, columns, "while a checkpoint is written, %s more", saving);
+    print_note(out, columns,
+               "measured, on top, once a process: %s for program, libraries and data set", process);
+}
+
+static void print_text(const struct tui_call *c, const struct bst_mem_report *r)
+{
+    int columns = tui_output_columns(c->out) - 1;
+    bool gpu = r->device[0] != '\0';
+    if (gpu)
+        print_note(c->out, columns,
+                   "%s: %s on %d x %s, planned with cuDNN %s; no such device need be here%s",
+                   r->preset, r->net, r->devices, r->device, r->cudnn,
+                   r->generated ? "; nor are the data, their usual sizes are taken" : "");
+    else
+        print_note(c->out, columns, "%s: %s on %d device%s (%s)%s", r->preset, r->net, r->devices,
+                   r->devices == 1 ? "" : "s", r->backend,
+                   r->generated ? "; the data are not here, their usual sizes are taken" : "");
+    fprintf(c->out, "MiB of one device%s:\n", gpu ? "" : ", planned");
+    if (columns >= (gpu ? WIDE_GPU : WIDE))
+        print_wide(c->out, r);
+    else
+        print_narrow(c->out, r, columns);
     for (int i = 0; i < r->n_largest; i++)
         print_largest(c->out, r, &r->largest[i]);
-    fprintf(c->out,
-            "rewind is room for the state before a change, touched by the first one; work is the "
-            "estimated price of recomputation;\n"
-            "while a checkpoint is written, %s more\n"
-            "measured, on top, once a process: %s for program, libraries and data set\n",
-            saving, process);
+    if (gpu)
+        print_gpu_notes(c->out, r, columns);
+    else
+        print_host_notes(c->out, r, columns);
 }
 
 static int make(const struct tui_call *c, struct ask *a)
@@ -232,7 +396,7 @@ static int make(const struct tui_call *c, struct ask *a)
     enum bst_err err = bst_mem_make(&a->cfg, &r, &errs);
     int code = TUI_EXIT_DONE;
     if (err && errs.n) {
-        fprintf(c->err, "%s", errs.text.data);
+        fputs(errs.text.data, c->err);
         code = TUI_EXIT_USAGE;
     } else if (err) {
         code = tui_fail(c, err == BST_E_NOTFOUND ? TUI_EXIT_USAGE : TUI_EXIT_FAILED);
@@ -242,8 +406,6 @@ static int make(const struct tui_call *c, struct ask *a)
         bst_mem_print_json(r, &text);
         fprintf(c->out, "%s\n", text.data);
         bst_sb_fini(&text);
-    } else if (r->device[0]) {
-        print_gpu_text(c->out, r);
     } else {
         print_text(c, r);
     }

@@ -16,6 +16,6 @@ int tui_verb_report(const struct tui_call *c)
     if (err)
         return tui_fail(c, TUI_EXIT_FAILED);
     bst_run_path(to, "report.html", path);
-    fprintf(c->out, "%s\n", path);
+    tui_print_path(c->out, path);
     return TUI_EXIT_DONE;
 }

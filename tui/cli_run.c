@@ -122,7 +122,8 @@ static int newest_of(const struct tui_call *c, struct tui_run *r)
     bst_free(list);
     if (found >= 0)
         return TUI_EXIT_DONE;
-    fprintf(c->err, "bstune run: no run of %s under %s/ to resume\n", r->preset.id, BST_RUNS_ROOT);
+    tui_print(c->err, "bstune run: no run of %s under %s/ to resume\n", r->preset.id,
+              BST_RUNS_ROOT);
     return TUI_EXIT_NO_RUN;
 }
 
@@ -225,15 +226,17 @@ void tui_run_clear_up(const struct tui_call *c, const struct tui_run *r, int cod
         return;
     bst_run_dir_discard(r->dir, r->made, mine ? r->had : ~0u);
     if (r->claimed)
-        fprintf(c->err, "bstune run: nothing had been trained, so nothing is left of it in %s\n",
-                r->dir);
+        tui_print(c->err, "bstune run: nothing had been trained, so nothing is left of it in %s\n",
+                  r->dir);
 }
 
-int tui_run_preset(const struct tui_call *c, struct tui_run *r)
+int tui_run_preset(const struct tui_call *c, struct tui_run *r, const char *last)
 {
     r->lock = -1;
     r->env = bst_preset_env_new(c->nets);
     int code = gather_sets(c, r);
+    if (last)
+        r->sets[r->n_sets++] = last;
     return code ? code : load(c, r, c->cli->operands[0], r->n_sets);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "core/run/preset.h"
+#include "tui/config.h"
 #include "tui/console.h"
 #include "tui/verbs.h"
 
@@ -17,16 +18,17 @@ struct tui_run {
     unsigned had;     /* a start that comes to nothing leaves nothing */
     bool claimed;     /* the folder is this run's */
     bool handed_over; /* a console came; it is for its process to clear up, once it has been read */
-    const char *sets[TUI_ARGS_MAX + 3]; /* --set, and --init, --advise, --autopilot as some */
+    const char *sets[TUI_ARGS_MAX + 4]; /* --set, and --init, --advise, … as some */
     int n_sets;
     char init[BST_PRESET_PATH + 8];
     const char *journal; /* of the run that this one repeats; NULL: none */
     char first[64];      /* command that a resume starts with; "" none */
 };
 
-/* The PRESET operand with --set and --init, for a verb that makes no run of it; gives an exit code.
- * r->env is the caller's to free, also after an error. */
-int tui_run_preset(const struct tui_call *c, struct tui_run *r);
+/* The PRESET operand with --set and --init, and with `last` (NULL: none) as a --set behind them,
+ * for a verb that makes no run of it; gives an exit code. r->env is the caller's to free, also
+ * after an error. */
+int tui_run_preset(const struct tui_call *c, struct tui_run *r, const char *last);
 /* --headless: trains in the foreground; gives the run's exit code. */
 int tui_run_here(const struct tui_call *c, struct tui_run *r);
 /* Starts the same in a session of its own, then a console on it. */
@@ -36,7 +38,10 @@ int tui_run_spawn(const struct tui_call *c, struct tui_run *r);
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,
                      bool started_here, const struct tui_replay *replay);
 
-/* How to draw, as the call's options say; TUI_EXIT_USAGE, said, when one is wrong. */
+/* What config.yaml says, its keys bound; TUI_EXIT_USAGE, said, when something in it is wrong. */
+int tui_read_config(const struct tui_call *c, struct tui_config *out);
+/* How to draw, as the call's options say, and config.yaml where they say nothing; TUI_EXIT_USAGE,
+ * said, when one is wrong. */
 int tui_read_options(const struct tui_call *c, struct tui_console_cfg *cfg);
 
 /* The folder of the sweep that the call's operand names, by path or as NAME under runs/. */

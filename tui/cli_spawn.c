@@ -15,6 +15,8 @@
 
 extern char **environ;
 
+enum { ERRS_CAP = 64 << 10 };
+
 static struct tui_preset *picker(const struct bst_preset_env *env, struct bst_preset_entry **list,
                                  int *n)
 {
@@ -44,32 +46,65 @@ static int choice(const struct tui_call *c, enum tui_option o)
     return given ? i : 0;
 }
 
-int tui_read_options(const struct tui_call *c, struct tui_console_cfg *cfg)
+int tui_read_config(const struct tui_call *c, struct tui_config *out)
 {
-    int64_t frames = 0;
+    struct bst_sb errs;
+    bst_sb_init(&errs, ERRS_CAP);
+    enum bst_err err = tui_config_read(out, &errs);
+    if (err)
+        tui_print(c->err, "%s", errs.data);
+    bst_sb_fini(&errs);
+    return err ? TUI_EXIT_USAGE : TUI_EXIT_DONE;
+}
+
+/* Their bounds. */
+static int check_options(const struct tui_call *c, double *seconds, int64_t *frames)
+{
     const char *refresh = tui_value(c, TUI_OPTION_REFRESH), *n = tui_value(c, TUI_OPTION_FRAMES);
-    if (refresh &&
-        (!bst_num_parse(refresh, &cfg->refresh) || cfg->refresh < 0.25 || cfg->refresh > 60))
+    if (refresh && (!bst_num_parse(refresh, seconds) || *seconds < TUI_REFRESH_LEAST ||
+                    *seconds > TUI_REFRESH_MOST))
         return tui_usage(c, "--refresh is 0.25 to 60 seconds");
-    if (n && (!bst_int_parse(n, &frames) || frames < 1 || frames > 1000000))
+    if (n && (!bst_int_parse(n, frames) || *frames < 1 || *frames > 1000000))
         return tui_usage(c, "--frames is 1 to 1000000");
-    cfg->color = (enum tui_color)choice(c, TUI_OPTION_COLOR);
-    cfg->symbols = (enum tui_symbols)choice(c, TUI_OPTION_SYMBOLS);
-    cfg->no_bell = choice(c, TUI_OPTION_BELL) == 1;
-    cfg->frames = (int)frames;
-    cfg->ascii = tui_given(c, TUI_OPTION_ASCII);
-    cfg->mouse = tui_given(c, TUI_OPTION_MOUSE);
     return TUI_EXIT_DONE;
 }
 
+int tui_read_options(const struct tui_call *c, struct tui_console_cfg *cfg)
+{
+    int64_t frames = 0;
+    struct tui_config own;
+    int code = tui_read_config(c, &own);
+    if (!code)
+        code = check_options(c, &own.refresh, &frames);
+    if (code)
+        return code;
+    if (tui_given(c, TUI_OPTION_COLOR))
+        own.color = (enum tui_color)choice(c, TUI_OPTION_COLOR);
+    if (tui_given(c, TUI_OPTION_SYMBOLS))
+        own.symbols = (enum tui_symbols)choice(c, TUI_OPTION_SYMBOLS);
+    if (tui_given(c, TUI_OPTION_BELL))
+        own.bell = choice(c, TUI_OPTION_BELL) == 0;
+    cfg->color = own.color;
+    cfg->symbols = own.symbols;
+    cfg->no_bell = !own.bell;
+    cfg->refresh = own.refresh;
+    cfg->frames = (int)frames;
+    cfg->ascii = own.ascii || tui_given(c, TUI_OPTION_ASCII);
+    cfg->mouse = own.mouse || tui_given(c, TUI_OPTION_MOUSE);
+    return TUI_EXIT_DONE;
+}
+
+/* A trainer without a console reads no configuration of one. */
 int tui_check_numbers(const struct tui_call *c)
 {
     struct tui_console_cfg cfg = {0};
     int64_t n = 1;
+    double seconds;
     const char *every = tui_value(c, TUI_OPTION_LOG_EVERY);
     if (every && (!bst_int_parse(every, &n) || n < 1))
         return tui_usage(c, "--log-every is a whole number above 0, not %s", every);
-    return tui_read_options(c, &cfg);
+    return tui_given(c, TUI_OPTION_HEADLESS) ? check_options(c, &seconds, &n)
+                                             : tui_read_options(c, &cfg);
 }
 
 int tui_open_console(const struct tui_call *c, const struct bst_preset_env *env, const char *dir,

@@ -4,6 +4,7 @@
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/run/run_dir.h"
+#include "core/run/standing.h"
 #include "tui/cli_client.h"
 
 enum { STATUS_CAP = 1 << 20 };
@@ -20,26 +21,44 @@ static enum bst_err ask(const char *dir, struct bst_status *out)
     return e == BST_CLIENT_STATUS ? BST_OK : bst_fail(BST_E_NOTFOUND, "the trainer went away");
 }
 
-enum bst_err tui_read_status(const char *dir, const struct bst_run_info *info,
-                             struct bst_status *out)
+enum bst_err tui_read_status(const char *dir, struct bst_run_info *info, struct bst_status *out)
 {
-    enum bst_err err = info->live ? ask(dir, out) : bst_status_load(dir, out);
-    /* Between being looked up and being asked, the run may have ended. */
-    if (err == BST_E_NOTFOUND && info->live && !bst_run_is_live(dir))
-        err = bst_status_load(dir, out);
-    return err;
+    BST_TRY(bst_run_info_read(dir, info));
+    if (info->live) {
+        enum bst_err err = ask(dir, out);
+        /* Between being looked up and being asked, the run may have ended. */
+        if (err != BST_E_NOTFOUND || bst_run_is_live(dir))
+            return err;
+        BST_TRY(bst_run_info_read(dir, info));
+    }
+    return bst_standing_load(info, out);
+}
+
+/* Of a run that was killed early, its metrics alone may be there: what they do not say is left out.
+ */
+static void print_progress(FILE *out, const struct bst_status *s)
+{
+    fprintf(out, "  update %llu", (unsigned long long)s->update);
+    if (s->update || s->samples_total)
+        fprintf(out, "  epoch %.3f", s->epoch);
+    if (s->epochs_total > 0)
+        fprintf(out, " of %.6g", s->epochs_total);
+    fprintf(out, "  samples %llu", (unsigned long long)s->samples);
+    if (s->samples_total)
+        fprintf(out, " of %llu", (unsigned long long)s->samples_total);
+    fputc('\n', out);
+    if (s->global_batch > 0 && s->n_devices)
+        fprintf(out, "  batch %lld = %d per device x %d accumulated x %d devices\n",
+                (long long)s->global_batch, s->micro_batch, s->accumulation, s->n_devices);
+    else if (s->global_batch > 0)
+        fprintf(out, "  batch %lld\n", (long long)s->global_batch);
 }
 
 static void print_text(FILE *out, const struct bst_status *s, const struct bst_run_info *info)
 {
     char span[32];
-    fprintf(out, "%s  %s  %s\n", s->run, info->live ? bst_phase_name(s->phase) : info->state,
-            s->preset);
-    fprintf(out, "  update %llu  epoch %.3f of %.6g  samples %llu of %llu\n",
-            (unsigned long long)s->update, s->epoch, s->epochs_total,
-            (unsigned long long)s->samples, (unsigned long long)s->samples_total);
-    fprintf(out, "  batch %lld = %d per device x %d accumulated x %d devices\n",
-            (long long)s->global_batch, s->micro_batch, s->accumulation, s->n_devices);
+    tui_print(out, "%s  %s  %s\n", s->run, bst_phase_name(s->phase), s->preset);
+    print_progress(out, s);
     if (s->loss.valid)
         fprintf(out, "  loss %.4f  learning rate %.5g  gradient norm %.3g\n", s->loss.value,
                 s->learning_rate.value, s->grad_norm.valid ? s->grad_norm.value : NAN);
@@ -56,7 +75,7 @@ static void print_text(FILE *out, const struct bst_status *s, const struct bst_r
         fprintf(out, "  %s\n", s->search);
     if (s->note[0])
         fprintf(out, "  %s%s%s\n", s->note_code, s->note_code[0] ? ": " : "", s->note);
-    fprintf(out, "  %s\n", info->dir);
+    tui_print(out, "  %s\n", info->dir);
 }
 
 static void print_json(FILE *out, const struct bst_status *s)
@@ -75,11 +94,7 @@ int tui_verb_status(const struct tui_call *c)
     struct bst_status *s = bst_xalloc(sizeof *s);
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
     if (!err)
-        err = bst_run_info_read(dir, &info);
-    if (!err)
         err = tui_read_status(dir, &info, s);
-    if (!err && !info.live && !strcmp(info.state, "killed"))
-        s->phase = BST_PHASE_FAILED;
     if (!err && tui_given(c, TUI_OPTION_JSON))
         print_json(c->out, s);
     else if (!err)

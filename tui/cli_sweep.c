@@ -48,16 +48,29 @@ static bool read_number(const struct tui_call *c, enum tui_option o, double leas
     return !text || (bst_num_parse(text, out) && *out >= least && *out <= most);
 }
 
+static bool can_be_run(const struct bst_study_plan *plan)
+{
+    for (int i = 0; i < plan->n_batches; i++)
+        if ((double)plan->batches[i] > bst_param_at(BST_PARAM_global_batch_size)->most)
+            return false;
+    return true;
+}
+
 static int read_plan(const struct tui_call *c, struct bst_study_plan *plan)
 {
     const char *batches = tui_value(c, TUI_OPTION_BATCH);
+    const struct bst_param_info *key = bst_param_at(BST_PARAM_global_batch_size);
     double repeat = 1, points = NAN, percent = NAN;
     plan->delta = -1;
     plan->target = NAN;
     if (!bst_sweep_parse(batches ? batches : "32,64,128,256,384,512,1024", plan->batches,
-                         &plan->n_batches))
-        return tui_usage(c, "--batch is a list as 32,64,128 of up to %d batches, not %s",
-                         BST_SWEEP_BATCHES, batches);
+                         &plan->n_batches) ||
+        !can_be_run(plan))
+        return tui_usage(
+            c,
+            "--batch is a list as 32,64,128 of up to %d batches from %.0f to %.0f, none "
+            "of them twice, not %s",
+            BST_SWEEP_BATCHES, key->least, key->most, batches);
     if (!read_number(c, TUI_OPTION_REPEAT, 1, BST_SWEEP_REPEATS, &repeat) ||
         repeat != floor(repeat))
         return tui_usage(c, "--repeat is 1 to %d", BST_SWEEP_REPEATS);
@@ -73,56 +86,44 @@ static int read_plan(const struct tui_call *c, struct bst_study_plan *plan)
     return TUI_EXIT_DONE;
 }
 
-static int load_preset(const struct tui_call *c, struct bst_preset *preset)
+/* The folder, and in it what is asked and the preset of every run. */
+static int make_folder(const struct tui_call *c, struct bst_study_plan *plan,
+                       const struct bst_preset *preset)
 {
-    const char *sets[TUI_ARGS_MAX + 1], *name = c->cli->operands[0];
-    char epochs[64];
-    int n = 0;
-    struct bst_preset_errors errs;
-    struct bst_preset_env *env = bst_preset_env_new(c->nets);
-    for (int i = 0; i < c->cli->n_sets; i++)
-        sets[n++] = c->cli->sets[i];
-    snprintf(epochs, sizeof epochs, "max_epochs=%.40s",
-             tui_given(c, TUI_OPTION_EPOCHS) ? tui_value(c, TUI_OPTION_EPOCHS) : "5");
-    sets[n++] = epochs;
-    bst_preset_errors_init(&errs);
-    enum bst_err err = bst_preset_load(env, name, sets, n, preset, &errs);
-    if (err && errs.n)
-        fputs(errs.text.data, c->err);
-    else if (err)
-        fprintf(c->err, "bstune sweep: %s\n", bst_err_text());
-    bst_preset_errors_fini(&errs);
-    bst_preset_env_free(env);
-    return err ? TUI_EXIT_USAGE : TUI_EXIT_DONE;
+    char name[80];
+    int made;
+    const char *given = tui_value(c, TUI_OPTION_RUN_DIR);
+    struct bst_interval length = bst_preset_length(preset);
+    snprintf(name, sizeof name, "sweep-%.60s", preset->id[0] ? preset->id : "preset");
+    snprintf(plan->preset, sizeof plan->preset, "%s", preset->name[0] ? preset->name : preset->id);
+    plan->seed = (uint64_t)preset->seed;
+    plan->epochs = length.unit == BST_UNIT_EPOCHS ? length.value : NAN;
+    enum bst_err err = given ? bst_run_dir_at(given, plan->dir, &made)
+                             : bst_run_dir_new(BST_RUNS_ROOT, name, plan->dir, &made);
+    if (!err && (bst_study_is(plan->dir) || bst_run_dir_used(plan->dir)))
+        return tui_usage(c, "%s has a %s already; give its path alone to go on with it", plan->dir,
+                         bst_study_is(plan->dir) ? "sweep" : "run");
+    if (err || bst_study_create(plan, preset))
+        return tui_fail(c, TUI_EXIT_FAILED);
+    return TUI_EXIT_DONE;
 }
 
 static int create(const struct tui_call *c, char dir[512])
 {
     struct bst_study_plan plan = {0};
-    struct bst_preset *preset = bst_xalloc(sizeof *preset);
-    char name[80];
-    int made;
-    const char *given = tui_value(c, TUI_OPTION_RUN_DIR);
+    char epochs[64];
     int code = read_plan(c, &plan);
+    if (code)
+        return code;
+    struct tui_run *r = bst_xalloc(sizeof *r);
+    snprintf(epochs, sizeof epochs, "max_epochs=%.40s",
+             tui_given(c, TUI_OPTION_EPOCHS) ? tui_value(c, TUI_OPTION_EPOCHS) : "5");
+    code = tui_run_preset(c, r, epochs);
     if (!code)
-        code = load_preset(c, preset);
-    if (!code) {
-        snprintf(name, sizeof name, "sweep-%.60s", preset->id[0] ? preset->id : "preset");
-        snprintf(plan.preset, sizeof plan.preset, "%s",
-                 preset->name[0] ? preset->name : preset->id);
-        plan.seed = (uint64_t)preset->seed;
-        struct bst_interval length = bst_preset_length(preset);
-        plan.epochs = length.unit == BST_UNIT_EPOCHS ? length.value : NAN;
-        enum bst_err err = given ? bst_run_dir_at(given, plan.dir, &made)
-                                 : bst_run_dir_new(BST_RUNS_ROOT, name, plan.dir, &made);
-        if (!err && (bst_study_is(plan.dir) || bst_run_dir_used(plan.dir)))
-            code = tui_usage(c, "%s has a %s already; give its path alone to go on with it",
-                             plan.dir, bst_study_is(plan.dir) ? "sweep" : "run");
-        else if (err || bst_study_create(&plan, preset))
-            code = tui_fail(c, TUI_EXIT_FAILED);
-        snprintf(dir, 512, "%s", plan.dir);
-    }
-    bst_free(preset);
+        code = make_folder(c, &plan, &r->preset);
+    snprintf(dir, 512, "%s", plan.dir);
+    bst_preset_env_free(r->env);
+    bst_free(r);
     return code;
 }
 
@@ -233,7 +234,7 @@ static void say_run(const struct tui_call *c, const struct bst_study *s, int i)
         fprintf(c->out, "accuracy %.2f %%  %.0f samples/s  epoch %s\n", 100 * run->result.accuracy,
                 run->result.samples_per_sec, span);
     else
-        fprintf(c->out, "%s\n", run->state == BST_STUDY_FAILED ? run->why : "not finished");
+        tui_print(c->out, "%s\n", run->state == BST_STUDY_FAILED ? run->why : "not finished");
     fflush(c->out);
 }
 
@@ -277,8 +278,8 @@ static int run_all(const struct tui_call *c, const char *dir)
     struct bst_study *s;
     int code = TUI_EXIT_DONE, lock;
     if (bst_run_lock(dir, &lock)) {
-        fprintf(c->err, "bstune sweep: %s: another command sweeps it; `bstune attach` looks on\n",
-                dir);
+        tui_print(c->err, "bstune sweep: %s: another command sweeps it; `bstune attach` looks on\n",
+                  dir);
         return TUI_EXIT_FAILED;
     }
     if (bst_study_read(dir, &s)) {
@@ -286,13 +287,13 @@ static int run_all(const struct tui_call *c, const char *dir)
         return tui_fail(c, TUI_EXIT_FAILED);
     }
     if (!tui_given(c, TUI_OPTION_JSON))
-        fprintf(c->out, "%s: %d of %d runs are there\n", dir, s->n_done + s->n_failed, s->n_runs);
+        tui_print(c->out, "%s: %d of %d runs are there\n", dir, s->n_done + s->n_failed, s->n_runs);
     fflush(c->out);
     take_signals();
     for (int i = 0; i < s->n_runs && !code; i++)
         code = asked ? EXIT_PREEMPTED : finish(c, s, i);
     if (code == EXIT_PREEMPTED || code > 128)
-        fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
+        tui_print(c->out, "bstune sweep %s goes on from here\n", dir);
     if (!code)
         code = print_table(c, s);
     bst_study_free(s);
@@ -341,24 +342,23 @@ static int watch(const struct tui_call *c, const char *dir)
     int code = tui_open_study(c, dir, pid);
     bool drawn = code != TUI_STUDY_NOT_DRAWN;
     if (waitpid(pid, &status, drawn ? WNOHANG : 0) != pid) {
-        fprintf(c->out, "the sweep goes on: bstune attach %s\n", dir);
+        tui_print(c->out, "the sweep goes on: bstune attach %s\n", dir);
         return code;
     }
     code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (!code)
         return print_sweep(c, dir);
     if (code == EXIT_PREEMPTED)
-        fprintf(c->out, "bstune sweep %s goes on from here\n", dir);
+        tui_print(c->out, "bstune sweep %s goes on from here\n", dir);
     else
-        fprintf(c->err, "bstune sweep: it ended with code %d; its log: %s\n", code, log);
+        tui_print(c->err, "bstune sweep: it ended with code %d; its log: %s\n", code, log);
     return code;
 }
 
 int tui_verb_sweep(const struct tui_call *c)
 {
     char dir[512];
-    struct tui_console_cfg cfg = {0};
-    int code = tui_read_options(c, &cfg);
+    int code = tui_check_numbers(c);
     if (!code)
         code = bst_study_is(c->cli->operands[0]) ? go_on(c, dir) : create(c, dir);
     if (code)

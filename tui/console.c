@@ -14,20 +14,19 @@
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
-#include "core/base/io.h"
 #include "core/base/json.h"
 #include "tui/app.h"
 #include "tui/over.h"
 #include "tui/guard.h"
 #include "tui/lines.h"
+#include "tui/print.h"
 #include "tui/screen.h"
 #include "tui/script.h"
 #include "tui/terminal.h"
 
 struct loop {
     struct tui_app *app;
-    int signals;    /* signalfd */
-    double refresh; /* seconds between questions to the trainer */
+    int signals; /* signalfd */
     double asked;
     double cost; /* seconds of CPU that drawing takes */
     unsigned todo;
@@ -69,7 +68,7 @@ static void obey(struct loop *l, unsigned todo)
         suspend(l);
     if (todo & TUI_DO_REFRESH)
         l->asked = 0;
-    if ((todo & TUI_DO_BELL) && !l->app->cfg->no_bell)
+    if ((todo & TUI_DO_BELL) && l->app->model.options.bell)
         tui_screen_bell();
     if (todo & TUI_DO_CLEAR)
         tui_screen_redraw();
@@ -104,7 +103,7 @@ static void take_keys(struct loop *l)
  * Keys are answered at once all the same. */
 static double period(const struct loop *l)
 {
-    return fmax(l->refresh, fmin(20 * l->cost, 10));
+    return fmax(l->app->model.options.refresh, fmin(20 * l->cost, 10));
 }
 
 static void ask(struct loop *l, double now)
@@ -188,25 +187,24 @@ static void farewell(const struct tui_app *app)
     char line[900];
     if (app->cfg->replay)
         return;
-    if (m->link_state == TUI_LINK_OVER && s->phase == BST_PHASE_FAILED)
-        snprintf(line, sizeof line, "run %s failed: %s%s%s%s%s%s\n", run, s->note_code,
+    if (m->link_state == TUI_LINK_OVER && bst_phase_is_failure(s->phase))
+        snprintf(line, sizeof line, "run %s failed: %s%s%s%s%s%s", run, s->note_code,
                  s->note_code[0] ? " " : "", s->note, s->update ? "; its log: " : "",
                  s->update ? app->cfg->run_dir : "", s->update ? "/log" : "");
     else if (m->link_state == TUI_LINK_OVER)
-        snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu\n", run,
+        snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu", run,
                  m->link_why, s->epoch, (unsigned long long)s->update);
     else if (m->link_state == TUI_LINK_LOST)
-        snprintf(line, sizeof line, "run %s: its trainer does not answer; bstune status %s\n", run,
+        snprintf(line, sizeof line, "run %s: its trainer does not answer; bstune status %s", run,
                  app->cfg->run_dir);
     else if (m->has_status && bst_phase_is_over(s->phase))
-        snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu\n", run,
+        snprintf(line, sizeof line, "run %s has ended (%s): epoch %.2f, update %llu", run,
                  bst_phase_name(s->phase), s->epoch, (unsigned long long)s->update);
     else if (s->phase == BST_PHASE_STOPPING)
-        snprintf(line, sizeof line, "run %s is ending, its checkpoint is being saved\n", run);
+        snprintf(line, sizeof line, "run %s is ending, its checkpoint is being saved", run);
     else
-        snprintf(line, sizeof line, "run %s goes on: bstune attach %s\n", run, run);
-    if (bst_io_write_full(STDOUT_FILENO, line, strlen(line), "output"))
-        return; /* the terminal has gone; nobody reads this */
+        snprintf(line, sizeof line, "run %s goes on: bstune attach %s", run, run);
+    tui_write_line(STDOUT_FILENO, line); /* where the terminal has gone, nobody reads this */
 }
 
 static int exit_code(const struct loop *l)
@@ -215,13 +213,12 @@ static int exit_code(const struct loop *l)
     if (l->ended_by)
         return 128 + l->ended_by;
     return l->app->cfg->started_here && m->link_state == TUI_LINK_OVER &&
-           m->status.phase == BST_PHASE_FAILED;
+           bst_phase_is_failure(m->status.phase);
 }
 
 static int run_screen(struct tui_app *app, const char *warning)
 {
     struct loop l = {.app = app, .todo = TUI_DO_DRAW};
-    l.refresh = app->cfg->refresh > 0 ? fmin(fmax(app->cfg->refresh, 0.25), 60) : 1;
     l.signals = tui_signals_open(false);
     tui_screen_setup(&app->frame);
     bst_panic_hook(tui_console_restore);
@@ -241,9 +238,8 @@ static int run_script(struct tui_app *app)
     if (!tui_script_run(app, app->cfg->script))
         return 0;
     char line[700];
-    snprintf(line, sizeof line, "bstune: %s\n", bst_err_text());
-    if (bst_io_write_full(STDERR_FILENO, line, strlen(line), "output"))
-        return 1;
+    snprintf(line, sizeof line, "bstune: %s", bst_err_text());
+    tui_write_line(STDERR_FILENO, line);
     return 1;
 }
 
@@ -280,9 +276,8 @@ int tui_console_over(const struct tui_console_cfg *cfg, tui_open *open)
     }
     if (open(cfg, &link)) {
         char line[700];
-        snprintf(line, sizeof line, "bstune: %s\n", bst_err_text());
-        bool said = !bst_io_write_full(STDERR_FILENO, line, strlen(line), "output");
-        return tui_guard_leave(said ? 4 : 1);
+        snprintf(line, sizeof line, "bstune: %s", bst_err_text());
+        return tui_guard_leave(tui_write_line(STDERR_FILENO, line) ? 4 : 1);
     }
     int code = run_console(cfg, link);
     link->ops->close(link);

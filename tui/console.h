@@ -6,6 +6,10 @@
 
 #include <stdbool.h>
 
+#define TUI_REFRESH_LEAST 0.25 /* seconds between two frames */
+#define TUI_REFRESH_USUAL 1.0
+#define TUI_REFRESH_MOST 60.0
+
 enum tui_color { TUI_COLOR_AUTO, TUI_COLOR_ALWAYS, TUI_COLOR_NEVER };
 enum tui_symbols { TUI_SYMBOLS_AUTO, TUI_SYMBOLS_BRAILLE, TUI_SYMBOLS_BLOCK, TUI_SYMBOLS_ASCII };
 
@@ -28,7 +32,7 @@ struct tui_console_cfg {
     bool ascii;           /* --ascii, -U: no character above 126 */
     enum tui_color color; /* --color=auto|always|never; auto heeds NO_COLOR and TERM */
     enum tui_symbols symbols; /* --symbols=braille|block|ascii; auto: block on the Linux console */
-    double refresh;           /* --refresh SECONDS between frames, 0.25 to 60; 0: 1 */
+    double refresh;           /* --refresh SECONDS between frames; 0: TUI_REFRESH_USUAL */
     bool mouse;            /* --mouse; off by default so that the terminal's own selection works */
     bool no_bell;          /* --bell=off */
     const char *script;    /* --script FILE: keys instead of a keyboard; see tui/script.h */

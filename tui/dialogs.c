@@ -132,21 +132,44 @@ void tui_settings_draw(const struct tui_model *m, struct tui_area a)
     }
 }
 
+/* What `y` does, and where the keys of a question stand. */
+static void draw_question(struct tui_area in, const char *text, const char *does)
+{
+    int y = in.h > 4;
+    if (in.h > 2)
+        y = tui_put_wrapped(tui_area_sub(in, 0, 0, in.w, in.h - 1), y, TUI_NORMAL, text) +
+            (in.h > 5);
+    y = y < in.h ? y : in.h - 1;
+    int x = tui_put(in, 0, y, TUI_KEY, "y") + 1;
+    x += tui_put(in, x, y, TUI_NORMAL, does) + 3;
+    x += tui_put(in, x, y, TUI_KEY, "n Esc") + 1;
+    tui_put(in, x, y, TUI_NORMAL, "cancel");
+}
+
 void tui_stop_draw(const struct tui_model *m, struct tui_area a)
 {
-    struct tui_area in = tui_dialog(a, 64, 8, " Stop the run? ");
-    int y = in.h > 4;
     char text[260];
     snprintf(text, sizeof text,
              "%s ends. The update it is in is dropped, a checkpoint of the last "
              "whole one is saved, and the run can be resumed from there.",
              m->status.run[0] ? m->status.run : "The run");
-    if (in.h > 2)
-        y = tui_put_wrapped(in, y, TUI_NORMAL, text) + (in.h > 5);
-    int x = tui_put(in, 0, y, TUI_KEY, "y") + 1;
-    x += tui_put(in, x, y, TUI_NORMAL, "stop") + 3;
-    x += tui_put(in, x, y, TUI_KEY, "n Esc") + 1;
-    tui_put(in, x, y, TUI_NORMAL, "cancel");
+    draw_question(tui_dialog(a, 64, 8, " Stop the run? "), text, "stop");
+}
+
+void tui_lrfind_draw(const struct tui_model *m, struct tui_area a)
+{
+    const struct bst_status *s = &m->status;
+    char text[400], found[100] = "";
+    if (s->found_rate.valid)
+        snprintf(found, sizeof found, " The last one found %.3g: Enter arms `lr =%.3g`.",
+                 s->found_rate.value, s->found_rate.value);
+    snprintf(
+        text, sizeof text,
+        "A hundred updates at rising rates, to see at which the loss falls fastest. The run waits "
+        "meanwhile and goes on from the state it is in, bit for bit; its result is an event, and "
+        "changes nothing.%s",
+        found);
+    draw_question(tui_dialog(a, 64, found[0] ? 11 : 10, " LR range test? "), text, "start");
 }
 
 void tui_advice_draw(const struct tui_model *m, struct tui_area a)

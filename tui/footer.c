@@ -32,6 +32,8 @@ static void draw_prompt(const struct tui_model *m, struct tui_area a)
 static bool in_footer(const struct tui_model *m, const struct tui_key_info *k)
 {
     char why[300];
+    if (!*tui_keys_of((enum tui_request)(k - tui_keys)))
+        return false;
     if (m->view.maximised && tui_panes[m->view.focus]->chart)
         return k->group == TUI_GROUP_CHART ||
                (k->group == TUI_GROUP_VIEW && !strcmp(k->name, "MAXIMISE"));
@@ -81,8 +83,15 @@ static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
     static const char *const pick[][2] = {
         {"Esc", "close"}, {"Enter", "arm"}, {"Up Down", "select"}};
     static const char *const stop[][2] = {{"y", "stop"}, {"n Esc", "cancel"}};
+    static const char *const test[][2] = {{"y", "start"}, {"n Esc", "cancel"}, {"Enter", "arm"}};
+    static const char *const set[][2] = {
+        {"Esc", "close"}, {"Up Down", "select"}, {"Left Right Enter", "change"}};
     if (m->view.overlay == TUI_OVERLAY_STOP)
         put_pairs(a, stop, 2);
+    else if (m->view.overlay == TUI_OVERLAY_LRFIND)
+        put_pairs(a, test, m->status.found_rate.valid ? 3 : 2);
+    else if (m->view.overlay == TUI_OVERLAY_OPTIONS)
+        put_pairs(a, set, 3);
     else if (m->view.overlay == TUI_OVERLAY_PRESETS || m->view.overlay == TUI_OVERLAY_ADVICE)
         put_pairs(a, pick, 3);
     else
@@ -131,7 +140,7 @@ static bool draw_note(const struct tui_model *m, struct tui_area a)
         tui_putf(a, 0, 0, TUI_DIM, "reading the run's history: %d updates so far …", m->n_updates);
         return true;
     }
-    if (!m->has_status || s->phase != BST_PHASE_FAILED || !s->note[0])
+    if (!m->has_status || !bst_phase_is_failure(s->phase) || !s->note[0])
         return false;
     int x = s->note_code[0] ? tui_putf(a, 0, 0, TUI_BAD, "%s ", s->note_code) : 0;
     tui_put_cut(a, x, 0, a.w - x, TUI_BAD, s->note);

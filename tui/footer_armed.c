@@ -5,6 +5,7 @@
 #include "core/base/json.h"
 #include "tui/armed.h"
 #include "tui/format.h"
+#include "tui/keys.h"
 #include "tui/render.h"
 
 enum { ARMED_ROOM = 640, ARMED_KEYS = 80 };
@@ -68,19 +69,22 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
 static void armed_keys(const struct tui_model *m, char *out, size_t room)
 {
     const struct tui_armed *a = &m->armed;
+    char apply[16], drop[16];
+    tui_key_first(TUI_REQ_APPLY, apply, sizeof apply);
+    tui_key_first(TUI_REQ_DROP, drop, sizeof drop);
     switch (a->state) {
     case TUI_ARMED_PROPOSED:
-        snprintf(out, room, "%s", a->early ? "y again applies  Esc drop" : "y apply  Esc drop");
+        snprintf(out, room, "%s %s  %s drop", apply, a->early ? "again applies" : "apply", drop);
         break;
     case TUI_ARMED_APPLYING:
         snprintf(out, room, "applying …%s%.32s", a->next.presses ? "  then " : "",
                  a->next.presses ? a->next.text : "");
         break;
     case TUI_ARMED_REFUSED:
-        snprintf(out, room, "Esc");
+        snprintf(out, room, "%s", drop);
         break;
     default:
-        snprintf(out, room, "%s", a->early ? "not worked out yet  Esc drop" : "Esc drop");
+        snprintf(out, room, "%s%s drop", a->early ? "not worked out yet  " : "", drop);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "tui/format.h"
+#include "tui/keys.h"
 #include "tui/render.h"
 
 void tui_batch_text(const struct bst_status *s, char *out, size_t room)
@@ -32,7 +33,7 @@ static wchar_t phase_mark(const struct tui_model *m, enum tui_style *style, cons
         [BST_PHASE_PAUSED] = {L'‖', TUI_WARN},     [BST_PHASE_DONE] = {L'✓', TUI_GOOD},
         [BST_PHASE_FAILED] = {L'!', TUI_BAD},      [BST_PHASE_STOPPING] = {L'▼', TUI_WARN},
         [BST_PHASE_STOPPED] = {L'▼', TUI_WARN},    [BST_PHASE_PREEMPTED] = {L'▼', TUI_WARN},
-        [BST_PHASE_SEARCHING] = {L'◇', TUI_EVAL},
+        [BST_PHASE_SEARCHING] = {L'◇', TUI_EVAL},  [BST_PHASE_KILLED] = {L'!', TUI_BAD},
     };
     *style = TUI_WARN;
     *words = "connecting";
@@ -79,7 +80,8 @@ static void ended_text(double wall, bool brief, char *out, size_t room)
 
 static void right_flags(const struct tui_model *m, bool brief, char *out, size_t room)
 {
-    char why[160] = "";
+    char why[160] = "", drop[16];
+    tui_key_first(TUI_REQ_DROP, drop, sizeof drop);
     if (m->view.frozen)
         snprintf(out, room, "frozen");
     else if (m->link_state == TUI_LINK_OVER)
@@ -93,7 +95,7 @@ static void right_flags(const struct tui_model *m, bool brief, char *out, size_t
     else if (!tui_model_may_change(m, why, sizeof why))
         snprintf(out, room, "read-only: %s drives", m->holder);
     else if (m->has_status && m->status.phase == BST_PHASE_SEARCHING)
-        snprintf(out, room, "Esc cancels");
+        snprintf(out, room, "%s cancels", drop);
     else
         snprintf(out, room, "%s", m->status.n_clients > 1 ? "you drive" : "");
 }

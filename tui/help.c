@@ -10,19 +10,29 @@
 struct line {
     char left[64];
     const char *right;
+    char note[100];
     bool heading;
 };
 
 enum { NOTES = 6 };
 
 static const char *const notes[NOTES] = {
-    "A change is armed first: the footer shows what it comes to. y applies it,",
-    "Esc drops it, and so do ten seconds without an answer.",
+    "A change is armed first: the footer shows what it comes to.",
+    NULL, /* the keys that apply it and drop it */
     "Batch = per device × accumulation × devices; ≤ where parts differ by one.",
     "◆ evaluation   ! not finite   ▲ ▼ far above or below a layer's usual norm",
     "The run goes on whatever happens to this screen.",
     "With --mouse, hold Shift to select text.",
 };
+
+static void say_armed_keys(struct line *l)
+{
+    char apply[16], drop[16];
+    tui_key_first(TUI_REQ_APPLY, apply, sizeof apply);
+    tui_key_first(TUI_REQ_DROP, drop, sizeof drop);
+    snprintf(l->note, sizeof l->note,
+             "%s applies it, %s drops it, and so do ten seconds without an answer.", apply, drop);
+}
 
 static bool key_line(int i, struct line *l)
 {
@@ -35,7 +45,7 @@ static bool key_line(int i, struct line *l)
         for (int k = 0; k < TUI_N_REQUESTS; k++) {
             if ((int)tui_keys[k].group != g || i-- != 0)
                 continue;
-            tui_keys_text(tui_keys[k].keys, l->left, sizeof l->left);
+            tui_keys_text(tui_keys_of((enum tui_request)k), l->left, sizeof l->left);
             l->right = tui_keys[k].help;
             return true;
         }
@@ -69,7 +79,9 @@ static void make_line(int i, struct line *l)
 {
     *l = (struct line){.right = ""};
     if (i < NOTES) {
-        l->right = notes[i];
+        l->right = notes[i] ? notes[i] : l->note;
+        if (!notes[i])
+            say_armed_keys(l);
         return;
     }
     i -= NOTES;

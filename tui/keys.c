@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
 #include "core/base/text.h"
 
 const struct tui_key_info tui_keys[TUI_N_REQUESTS] = {
@@ -12,6 +13,9 @@ const struct tui_key_info tui_keys[TUI_N_REQUESTS] = {
 #include "tui/keys.def"
 #undef X
 };
+
+/* Heap; NULL: as in the table. */
+static char *bound[TUI_N_REQUESTS];
 
 const char *tui_group_heading(enum tui_key_group group)
 {
@@ -69,10 +73,88 @@ int tui_key_parse(const char **text)
     return key;
 }
 
+const char *tui_keys_of(enum tui_request req)
+{
+    return bound[req] ? bound[req] : tui_keys[req].keys;
+}
+
+void tui_request_name(enum tui_request req, char out[32])
+{
+    const char *s = tui_keys[req].name;
+    int n = 0;
+    for (; *s && n < 31; s++)
+        out[n++] = *s == '_' ? '-' : (char)(*s >= 'A' && *s <= 'Z' ? *s + ('a' - 'A') : *s);
+    out[n] = '\0';
+}
+
+enum tui_request tui_request_by_name(const char *name)
+{
+    for (int i = 0; i < TUI_N_REQUESTS; i++) {
+        char own[32];
+        tui_request_name((enum tui_request)i, own);
+        if (!strcmp(own, name))
+            return (enum tui_request)i;
+    }
+    return TUI_REQ_NONE;
+}
+
+/* What a terminal sends on its own is no key that somebody presses. */
+static bool may_be_bound(int key)
+{
+    return key > 0 && key != TUI_KEY_PASTE && key != TUI_KEY_PASTE_END && key != TUI_KEY_MOUSE &&
+           key != TUI_KEY_RESIZE;
+}
+
+enum bst_err tui_keys_bind(enum tui_request req, const char *keys)
+{
+    if (!strcmp(keys, "none"))
+        keys = "";
+    for (const char *s = keys; *s;) {
+        const char *from = s;
+        int key = tui_key_parse(&s);
+        /* Two letters without a blank between them are a word, not two keys. */
+        if (!may_be_bound(key) || (*s && s[-1] != ' '))
+            return bst_fail(BST_E_PARSE, "no key is written so: %.*s", (int)strcspn(from, " "),
+                            from);
+    }
+    bst_free(bound[req]);
+    bound[req] = bst_xstrdup(keys);
+    return BST_OK;
+}
+
+enum bst_err tui_keys_check(enum tui_request which[2])
+{
+    for (int i = 0; i < TUI_N_REQUESTS; i++) {
+        const char *s = tui_keys_of((enum tui_request)i);
+        while (*s) {
+            const char *from = s;
+            int first = tui_key_request(tui_key_parse(&s));
+            char one[32], other[32];
+            if (first == i)
+                continue;
+            tui_request_name((enum tui_request)first, one);
+            tui_request_name((enum tui_request)i, other);
+            which[0] = (enum tui_request)first;
+            which[1] = (enum tui_request)i;
+            return bst_fail(BST_E_EXISTS, "%.*s is a key of %s and of %s", (int)strcspn(from, " "),
+                            from, one, other);
+        }
+    }
+    return BST_OK;
+}
+
+void tui_keys_reset(void)
+{
+    for (int i = 0; i < TUI_N_REQUESTS; i++) {
+        bst_free(bound[i]);
+        bound[i] = NULL;
+    }
+}
+
 enum tui_request tui_key_request(int key)
 {
     for (int i = 0; i < TUI_N_REQUESTS; i++) {
-        const char *s = tui_keys[i].keys;
+        const char *s = tui_keys_of((enum tui_request)i);
         while (*s)
             if (tui_key_parse(&s) == key)
                 return (enum tui_request)i;
@@ -82,7 +164,7 @@ enum tui_request tui_key_request(int key)
 
 void tui_key_first(enum tui_request req, char *out, size_t room)
 {
-    const char *s = tui_keys[req].keys;
+    const char *s = tui_keys_of(req);
     size_t n = strcspn(s, " ");
     if (s[0] == '<' && n > 2) {
         s++;

@@ -1,9 +1,12 @@
-/* Keys and what they ask for: one table, tui/keys.def. Pure; any thread. */
+/* Keys and what they ask for: one table, tui/keys.def, which the person's configuration may bind
+ * otherwise before the console opens. Pure from then on. */
 #ifndef TUI_KEYS_H
 #define TUI_KEYS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "core/base/err.h"
 
 /* A key is a Unicode code point, a control character (^A is 1), or one of these. */
 #define TUI_NAMED_KEYS(X)                                                                          \
@@ -19,7 +22,17 @@
     X(BACKSPACE, "Backspace")                                                                      \
     X(DELETE, "Delete")                                                                            \
     X(F1, "F1")                                                                                    \
+    X(F2, "F2")                                                                                    \
+    X(F3, "F3")                                                                                    \
+    X(F4, "F4")                                                                                    \
+    X(F5, "F5")                                                                                    \
+    X(F6, "F6")                                                                                    \
+    X(F7, "F7")                                                                                    \
+    X(F8, "F8")                                                                                    \
+    X(F9, "F9")                                                                                    \
     X(F10, "F10")                                                                                  \
+    X(F11, "F11")                                                                                  \
+    X(F12, "F12")                                                                                  \
     X(PASTE, "Paste")        /* the terminal says that pasted text follows … */                  \
     X(PASTE_END, "PasteEnd") /* … and that it is over */                                         \
     X(MOUSE, "Mouse")                                                                              \
@@ -67,8 +80,19 @@ struct tui_key_info {
     const char *label, *help;
 };
 
-extern const struct tui_key_info tui_keys[TUI_N_REQUESTS];
+extern const struct tui_key_info tui_keys[TUI_N_REQUESTS]; /* with the keys of the table */
 const char *tui_group_heading(enum tui_key_group group);
+
+/* The keys in force, as keys.def writes them; "": none. */
+const char *tui_keys_of(enum tui_request req);
+/* "batch-up", as the configuration calls it; TUI_REQ_NONE: nothing is called so. */
+enum tui_request tui_request_by_name(const char *name);
+void tui_request_name(enum tui_request req, char out[32]);
+/* Binds it to other keys: blanks between them, "none" for no key. BST_E_PARSE: not keys. */
+BST_MUST_USE enum bst_err tui_keys_bind(enum tui_request req, const char *keys);
+/* BST_E_EXISTS: a key does two things, which are named. */
+BST_MUST_USE enum bst_err tui_keys_check(enum tui_request which[2]);
+void tui_keys_reset(void); /* all as in the table */
 
 enum tui_request tui_key_request(int key);
 /* One key as keys.def writes it, from *text onwards, which moves past it and the blanks after it;
@@ -76,7 +100,8 @@ enum tui_request tui_key_request(int key);
 int tui_key_parse(const char **text);
 /* All ways to type it, for people: without the brackets. */
 void tui_keys_text(const char *keys, char *out, size_t room);
-/* The first way to type it, as keys.def writes it without the brackets: "Esc", "+". */
+/* The first way to type it, as keys.def writes it without the brackets: "Esc", "+"; "" when no key
+ * is bound to it. */
 void tui_key_first(enum tui_request req, char *out, size_t room);
 
 #endif

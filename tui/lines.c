@@ -6,9 +6,8 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/io.h"
-#include "core/base/text.h"
 #include "tui/format.h"
+#include "tui/print.h"
 #include "tui/render.h"
 
 enum { LINE_CAP = 1024 };
@@ -23,13 +22,7 @@ struct lines {
 
 static bool say(const char *text)
 {
-    struct bst_sb line;
-    bst_sb_init(&line, LINE_CAP);
-    bst_text_clean(&line, text, strnlen(text, LINE_CAP - 64));
-    bst_sb_addc(&line, '\n');
-    bool ok = !bst_io_write_full(STDOUT_FILENO, line.data, line.len, "output");
-    bst_sb_fini(&line);
-    return ok;
+    return tui_write_line(STDOUT_FILENO, text);
 }
 
 /* One line on where the run stands, without its end. */
@@ -100,7 +93,7 @@ int tui_lines(const struct tui_console_cfg *cfg, struct tui_link *link, const ch
         if (!say_events(&l, link->ops->history(link)) || (s && !say_status(&l, s)))
             return 1;
         if (link->ops->state(link) == TUI_LINK_OVER)
-            return s && s->phase == BST_PHASE_FAILED && cfg->started_here;
+            return s && bst_phase_is_failure(s->phase) && cfg->started_here;
         if (cfg->frames && frame + 1 >= cfg->frames)
             return 0;
     }

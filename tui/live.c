@@ -1,14 +1,13 @@
 #include "tui/link.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
-#include "core/base/io.h"
 #include "core/run/run_dir.h"
+#include "core/run/standing.h"
 #include "tui/over.h"
 #include "tui/replay.h"
 
@@ -31,23 +30,6 @@ struct live {
     bool behind;
 };
 
-static void set_phase(struct bst_status *s, const char *state)
-{
-    static const struct {
-        const char *state;
-        enum bst_phase phase;
-    } phases[] = {
-        {"running", BST_PHASE_TRAINING},
-        {"done", BST_PHASE_DONE},
-        {"stopped", BST_PHASE_STOPPED},
-        {"preempted", BST_PHASE_PREEMPTED},
-    };
-    s->phase = BST_PHASE_FAILED;
-    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
-        if (!strcmp(phases[i].state, state))
-            s->phase = phases[i].phase;
-}
-
 /* The trainer writes its status once more as it ends, later than what a console last heard. */
 static bool take_last_status(struct live *l)
 {
@@ -60,85 +42,13 @@ static bool take_last_status(struct live *l)
     return newer;
 }
 
-/* What the files of a run tell of it, for a run whose trainer is gone: nothing is made up. */
+/* For a run whose trainer is gone. */
 static void know_from_files(struct live *l, const struct bst_run_info *info)
 {
-    struct bst_status *s = &l->last;
-    const struct bst_history *h = l->history;
     if (!take_last_status(l) && !l->has_last)
-        *s = (struct bst_status){0};
-    if (!l->has_last) {
-        snprintf(s->run, sizeof s->run, "%s", info->name);
-        snprintf(s->preset, sizeof s->preset, "%s", info->preset);
-        snprintf(s->host, sizeof s->host, "%s", info->host);
-        snprintf(s->dir, sizeof s->dir, "%s", info->dir);
-        l->has_last = true;
-    }
-    set_phase(s, info->state);
-    s->eta_seconds.valid = false;
-    s->samples_per_sec.valid = false;
-    s->n_clients = 0;
-    if (!h->n_updates)
-        return;
-    const struct bst_history_update *u = &h->updates[h->n_updates - 1];
-    bool knows_batch = s->global_batch > 0 && s->update == u->update;
-    s->update = u->update;
-    s->samples = (uint64_t)u->samples;
-    s->epoch = u->epoch;
-    if (!s->samples_per_epoch && u->epoch > 0)
-        s->samples_per_epoch = (int64_t)llround(u->samples / u->epoch);
-    /* The run's last update may have been cut off: its batch is not the one in force. */
-    if (!knows_batch) {
-        s->global_batch = u->global_batch;
-        s->micro_batch = u->micro_batch;
-        s->accumulation = u->accumulation;
-    }
-    s->learning_rate = bst_metric_of(u->learning_rate);
-    s->loss = (struct bst_metric){u->loss, true};
-    s->grad_norm = (struct bst_metric){u->grad_norm, true};
-    s->elapsed_seconds = bst_metric_of(u->seconds);
-    for (int i = 0; i < h->n_evals; i++) {
-        s->eval_loss = bst_metric_of(h->evals[i].loss);
-        s->eval_accuracy = bst_metric_of(h->evals[i].accuracy);
-        if (!s->best_accuracy.valid || h->evals[i].accuracy > s->best_accuracy.value)
-            s->best_accuracy = s->eval_accuracy;
-    }
-}
-
-/* Whether a line of the log says why, rather than how far the run was. */
-static bool is_complaint(const char *line)
-{
-    static const char *const starts[] = {"error: ", "bstune"};
-    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
-        if (!strncmp(line, starts[i], strlen(starts[i])))
-            return true;
-    return false;
-}
-
-/* The log's last line, where a trainer that died had something to say. */
-static void last_words(const char *dir, char *out, size_t room)
-{
-    enum { TAIL = 4096 };
-    char path[768], tail[TAIL + 1];
-    bst_run_path(dir, "log", path);
-    FILE *f = fopen(path, "re");
-    out[0] = '\0';
-    if (!f)
-        return;
-    if (!fseek(f, 0, SEEK_END)) {
-        long size = ftell(f);
-        size_t n = 0;
-        if (size > 0 && !fseek(f, size > TAIL ? size - TAIL : 0, SEEK_SET))
-            n = fread(tail, 1, TAIL, f);
-        while (n && (tail[n - 1] == '\n' || tail[n - 1] == '\r'))
-            n--;
-        tail[n] = '\0';
-        const char *line = strrchr(tail, '\n');
-        line = line ? line + 1 : tail;
-        if (is_complaint(line))
-            snprintf(out, room, "%.190s", line);
-    }
-    fclose(f);
+        l->last = (struct bst_status){0};
+    l->has_last = true;
+    bst_standing_settle(info, l->history, &l->last);
 }
 
 /* A killed trainer could not write down when it ended; its last update says it nearly. */
@@ -153,7 +63,6 @@ static double last_written(const char *dir)
 static void look(struct live *l)
 {
     struct bst_run_info info;
-    char words[200];
     if (bst_run_info_read(l->dir, &info)) {
         l->state = TUI_LINK_LOST;
         snprintf(l->why, sizeof l->why, "%s", bst_err_text());
@@ -176,11 +85,7 @@ static void look(struct live *l)
     l->state = TUI_LINK_OVER;
     know_from_files(l, &info);
     l->ended = info.ended > 0 ? info.ended : last_written(l->dir);
-    last_words(l->dir, words, sizeof words);
     snprintf(l->why, sizeof l->why, "%s", info.state);
-    if (l->last.phase == BST_PHASE_FAILED && !l->last.note[0])
-        snprintf(l->last.note, sizeof l->last.note, "%s%s%s", info.state, words[0] ? ": " : "",
-                 words);
 }
 
 static void live_close(struct tui_link *link)

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,8 @@ static int (*const verbs[TUI_N_VERBS])(const struct tui_call *c) = {
     [TUI_VERB_REPLAY] = tui_verb_replay,
     [TUI_VERB_JOURNAL] = tui_verb_journal,
     [TUI_VERB_EXPORT] = tui_verb_export,
+    [TUI_VERB_KEYS] = tui_verb_keys,
+    [TUI_VERB_CONFIG] = tui_verb_config,
 };
 /* clang-format on */
 
@@ -54,6 +57,8 @@ int main(int argc, char **argv)
 {
     struct tui_cli cli;
     struct tui_call c = {.cli = &cli, .nets = &net_table, .out = stdout, .err = stderr};
+    /* A limit on the size of files is an error of a write like any other, with a name in it. */
+    signal(SIGXFSZ, SIG_IGN);
     int code = tui_cli_parse(argc, argv, &cli, stderr);
     if (code)
         return code;

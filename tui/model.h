@@ -46,6 +46,14 @@ enum tui_overlay {
     TUI_OVERLAY_SETTINGS,
     TUI_OVERLAY_STOP,
     TUI_OVERLAY_ADVICE,
+    TUI_OVERLAY_LRFIND,
+    TUI_OVERLAY_OPTIONS,
+};
+
+/* How this console draws and rings, from its start on; see tui/options.c. */
+struct tui_options {
+    double refresh; /* seconds between two frames */
+    bool bell;
 };
 
 struct tui_view {
@@ -98,6 +106,7 @@ struct tui_model {
     int n_updates, n_evals, n_events, n_noise; /* of it that are shown; less than all when frozen */
     struct tui_armed armed;
     struct tui_view view;
+    struct tui_options options;
     struct tui_prompt prompt;
     char message[600];
     enum tui_style message_style;

@@ -5,6 +5,7 @@
 #include "core/base/alloc.h"
 #include "core/base/json.h"
 #include "core/run/preset.h"
+#include "tui/print.h"
 
 enum { EXIT_USAGE = 2, EXIT_PROBLEMS = 3, ARGS_MAX = 64 };
 
@@ -152,7 +153,7 @@ static int list(struct call *c)
     struct bst_preset_entry *all;
     int n;
     if (bst_preset_list(c->env, &all, &n)) {
-        fprintf(c->err, "bstune: %s\n", bst_err_text());
+        tui_print(c->err, "bstune: %s\n", bst_err_text());
         return EXIT_USAGE;
     }
     if (c->json)
@@ -195,7 +196,7 @@ static int check_one(struct call *c, const char *name)
     if (failed)
         fputs(errs.text.data, c->err);
     else
-        fprintf(c->out, "%s: ok\n", name);
+        tui_print(c->out, "%s: ok\n", name);
     bst_preset_errors_fini(&errs);
     bst_free(p);
     return !failed ? 0 : failed == BST_E_NOTFOUND ? EXIT_USAGE : EXIT_PROBLEMS;
@@ -215,7 +216,7 @@ static int check(struct call *c)
         return code;
     struct bst_preset_entry *all;
     if (bst_preset_list(c->env, &all, &n)) {
-        fprintf(c->err, "bstune: %s\n", bst_err_text());
+        tui_print(c->err, "bstune: %s\n", bst_err_text());
         return EXIT_USAGE;
     }
     for (int i = 0; i < n; i++)

@@ -78,6 +78,12 @@ static void draw_overlay(const struct tui_model *m, struct tui_area a)
     case TUI_OVERLAY_STOP:
         tui_stop_draw(m, a);
         break;
+    case TUI_OVERLAY_LRFIND:
+        tui_lrfind_draw(m, a);
+        break;
+    case TUI_OVERLAY_OPTIONS:
+        tui_options_draw(m, a);
+        break;
     case TUI_OVERLAY_NONE:
         break;
     }

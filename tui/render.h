@@ -19,6 +19,8 @@ void tui_picker_draw(const struct tui_model *m, struct tui_area a);
 void tui_settings_draw(const struct tui_model *m, struct tui_area a);
 void tui_advice_draw(const struct tui_model *m, struct tui_area a);
 void tui_stop_draw(const struct tui_model *m, struct tui_area a);
+void tui_lrfind_draw(const struct tui_model *m, struct tui_area a);
+void tui_options_draw(const struct tui_model *m, struct tui_area a);
 
 /* The batch as people check it: "128 = 64 × 1 × 2", "307 ≤ 154 × 1 × 2". */
 void tui_batch_text(const struct bst_status *s, char *out, size_t room);

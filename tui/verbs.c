@@ -19,7 +19,7 @@ const char *tui_run_operand(const struct tui_call *c)
 
 int tui_fail(const struct tui_call *c, int code)
 {
-    fprintf(c->err, "bstune %s: %s\n", tui_verb_at(c->cli->verb)->word, bst_err_text());
+    tui_print(c->err, "bstune %s: %s\n", tui_verb_at(c->cli->verb)->word, bst_err_text());
     return code;
 }
 
@@ -29,7 +29,7 @@ int tui_usage(const struct tui_call *c, const char *fmt, ...)
     va_list ap;
     fprintf(c->err, "bstune %s: ", word);
     va_start(ap, fmt);
-    vfprintf(c->err, fmt, ap);
+    tui_printv(c->err, fmt, ap);
     va_end(ap);
     fprintf(c->err, "\nTry 'bstune %s --help'.\n", word);
     return TUI_EXIT_USAGE;

@@ -5,6 +5,7 @@
 
 #include "core/base/err.h"
 #include "tui/cli.h"
+#include "tui/print.h"
 
 enum {
     TUI_EXIT_DONE = 0,
@@ -39,6 +40,8 @@ int tui_verb_sweep(const struct tui_call *c);
 int tui_verb_report(const struct tui_call *c);
 int tui_verb_trial(const struct tui_call *c);
 int tui_verb_export(const struct tui_call *c);
+int tui_verb_keys(const struct tui_call *c);
+int tui_verb_config(const struct tui_call *c);
 
 bool tui_given(const struct tui_call *c, enum tui_option o);
 const char *tui_value(const struct tui_call *c, enum tui_option o); /* NULL: not given */

@@ -48,7 +48,7 @@ class Place:
 
     def __init__(self):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="bst-run-"))
-        self.env = dict(os.environ, BSTUNE_SOCKET_DIR=str(self.path / "s"), OMP_NUM_THREADS="1")
+        self.env = dict(os.environ, BSTUNE_SOCKET_DIR=str(self.path / "s"), OMP_NUM_THREADS="1", BSTUNE_CONFIG="")
         self.runs = []
 
     def __enter__(self):

@@ -127,6 +127,82 @@ def rewind_brings_the_weights_back():
         check(r.weights() == whole.weights() and r.series() == whole.series(), "a trace of the change is left")
 
 
+def an_undo_says_that_the_weights_are_bad():
+    """A far too large rate, undone: the weights stay as it left them, until --rewind brings them back as well."""
+    with Place() as p:
+        whole = p.start("whole", max_epochs=20).end()
+        r = p.start("r", max_epochs=20)
+        r.wait_update(10)
+        # One connection for what must follow soon: the run is short, and goes on.
+        c = Client(r, "ctl")
+        reply = c.ask({"op": "command", "id": 1, "text": "lr =100"}, "command")
+        n = reply["effective_update"]
+        check(reply["outcome"] == "applied", f"{reply}")
+        until(lambda: c.ask({"op": "status", "id": 2}, "status")["status"]["update"] >= n + 2, "updates at that rate")
+        check(c.ask({"op": "command", "id": 3, "text": "pause"}, "command")["outcome"] == "done", "no pause")
+        c.close()
+        rc, proposed = r.ctl("-n", "undo")
+        rc, undone = r.ctl("undo")
+        for said in (proposed, undone):
+            check("the loss is " in said["text"] and "`undo --rewind`" in said["text"], f"{said}")
+        check(undone["outcome"] == "applied", f"{undone}")
+        check("effective on resume" in undone["text"], f"{undone}")
+        rc, back = r.ctl("undo", "--rewind")
+        check(rc == 0 and back["effective_update"] == n, f"{back}")
+        rc, again = r.ctl("-n", "redo")
+        check(rc == 0 and [c["new"] for c in again["changes"] if c["key"] == "learning_rate"] == [100], f"{again}")
+        check(r.ctl("resume")[0] == 0, "no resume")
+        check(r.process.wait(timeout=120) == 0, r.said())
+        check(r.weights() == whole.weights() and r.series() == whole.series(), "a trace of the change is left")
+
+
+def a_harmless_undo_says_nothing_of_it():
+    with Place() as p:
+        r = p.start("r", **LONG)
+        r.wait_update(60)
+        check(r.ctl("lr", "*0.5")[0] == 0, "no change")
+        r.wait_update(r.metrics()[-1]["update"] + 20)
+        rc, reply = r.ctl("undo")
+        check(rc == 0 and "rewind" not in reply["text"], f"{reply}")
+        # The state from before the change is kept for it all the same, until something else is changed.
+        rc, reply = r.ctl("-n", "undo", "--rewind")
+        check(rc == 0, f"{reply}")
+        check(r.ctl("lr", "*0.9")[0] == 0 and r.ctl("undo", "--rewind")[0] == 0, "no rewind of the new one")
+        check(r.ctl("undo", "--rewind")[0] == 1, "rewound twice")
+
+
+def an_undo_is_kept_by_a_resume():
+    """It is in the journal before an update has used it, and in force once."""
+    with Place() as p:
+        r = p.start("r", max_epochs=12, checkpoint_interval="never")
+        r.wait_update(5)
+        check(r.ctl("batch", "+20%")[0] == 0, "no change")
+        n = r.ctl("undo")[1]["effective_update"]
+        r.wait_update(n + 5)
+        r.send(9)
+        r.process.wait()
+        r = p.start("r", resume=True).end()
+        batches = [m["global_batch_size"] for m in r.metrics()]
+        check(38 in batches[:n - 1] and set(batches[n - 1:-1]) == {32}, f"{n}: {batches}")
+        check([e["command"] for e in r.journal()] == ["batch +20%", "undo"], f"{r.journal()}")
+
+
+def changes_are_told_in_the_foreground():
+    with Place() as p:
+        r = p.start("r", "--set", "changes=[{at: 10st, command: batch +20%}, {at: 30st, command: warmup +1ep}]",
+                    max_epochs=20, checkpoint_interval="never", devices__memory="3MiB")
+        r.wait_update(40)
+        rc, reply = r.ctl("lr", "*0.5")
+        check(rc == 0, f"{reply}")
+        r.end()
+        lines = [x for x in r.said().splitlines() if x.startswith("change  ")]
+        check(lines[0].startswith("change  update 11  batch +20% (preset): batch 32 → 38"), f"{lines}")
+        check("warmup +1ep (preset) refused: " in lines[1], f"{lines}")
+        check(f"update {reply['effective_update']}  lr *0.5 (ctl " in lines[2] and "rate" in lines[2], f"{lines}")
+        applied = [e for e in r.journal() if e["outcome"] in ("applied", "refused")]
+        check(len(lines) == len(applied), f"{lines} {applied}")
+
+
 def a_killed_run_stays_rewound():
     """The checkpoints of the branch that was left are the newest, and are not what is resumed from."""
     with Place() as p:
@@ -357,7 +433,8 @@ def exit_codes():
 
 if __name__ == "__main__":
     main(plus_twenty_percent_is_exact_and_immediate, presses_are_one_proposal, memory_decides_to_the_byte,
-         undo_and_redo, rewind_brings_the_weights_back, a_killed_run_stays_rewound,
+         undo_and_redo, rewind_brings_the_weights_back, an_undo_says_that_the_weights_are_bad,
+         a_harmless_undo_says_nothing_of_it, an_undo_is_kept_by_a_resume, changes_are_told_in_the_foreground, a_killed_run_stays_rewound,
          a_resume_goes_on_with_the_changes, a_run_is_made_longer, pausing_ends_an_evaluation, a_preset_is_one_change, a_paused_run_takes_changes,
          one_holds_the_lease, a_readonly_run_takes_nothing, the_words_give_the_rate_in_force,
          a_batch_far_off_is_remarked_on, the_cut_off_update_is_not_the_plan, exit_codes)

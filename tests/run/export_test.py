@@ -7,10 +7,11 @@ import math
 import os
 import pathlib
 import re
+import resource
 import struct
 import subprocess
 
-from bst import BSTUNE, Place, check, main, until
+from bst import BSTUNE, TINY, Place, check, main, until
 
 LONG = {"max_epochs": 400, "checkpoint_interval": "never"}
 TAGS = {"train/loss": "loss", "train/learning_rate": "learning_rate", "train/grad_norm": "grad_norm",
@@ -123,6 +124,7 @@ def csv_is_the_metrics():
                 check(float(row[key]) == m[key], f"{key}: {row[key]}, not {m[key]}")
             check(row["eval_accuracy_top1"] == "", "an update with an accuracy")
         evals = [x for x in rows if x["type"] == "eval"]
+        check([float(x["elapsed"]) for x in evals] == [m["elapsed"] for m in r.metrics("eval")], "the time of evaluations")
         check([float(x["eval_accuracy_top1"]) for x in evals] == [m["accuracy_top1"] for m in r.metrics("eval")], "evals")
         order = [float(x["samples"]) for x in rows]
         check(order == sorted(order), "not in order")
@@ -198,6 +200,54 @@ def prometheus_is_the_status():
         check(values['device_memory_planned_bytes,device="0"'] > 1e6, f"{values}")
 
 
+def what_cannot_be_read_is_said():
+    with Place() as p:
+        r = stopped_run(p)
+        path = r.dir / "metrics.jsonl"
+        lines = path.read_bytes().splitlines(True)
+        rc, whole, err = p.cli("export", r.dir)
+        check(rc == 0 and not err, err)
+        no = [i for i, x in enumerate(lines) if b'"type":"update"' in x]
+        updates = len(no)
+        for n, bad in enumerate((b"garbage\n", b"{}\n", b'{"type":"update","loss":1}\n', b"x" * 200000 + b"\n")):
+            lines[no[4 + n]] = bad
+            path.write_bytes(b"".join(lines))
+            for args in ((), ("-f", "tensorboard", "-o", p.path / "tb")):
+                rc, out, err = p.cli("export", r.dir, *args)
+                check(rc == 0 and f"{path}:{no[4] + 1}: " in err and f" {n + 1} line" in err, f"{n}: {rc} {err}")
+            rc, out, err = p.cli("export", r.dir)
+            check(out.count("\nupdate,") == updates - n - 1, f"{n}: not {updates - n - 1} updates")
+        # Cut off in the middle, as by a full disk, and no trainer to write the rest.
+        path.write_bytes(b"".join(lines)[:-20])
+        rc, out, err = p.cli("export", r.dir)
+        check(rc == 0 and f"{path}:{no[4] + 1}: " in err and " 5 lines" in err, err)
+        (r.dir / "journal.jsonl").write_bytes((r.dir / "journal.jsonl").read_bytes() + b"{\n")
+        rc, out, err = p.cli("export", r.dir)
+        check("journal.jsonl:2: " in err and " 1 line " in err, err)
+
+
+def a_limit_on_files_is_a_write_error():
+    def small():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+    with Place() as p:
+        r = stopped_run(p)
+        sweep = p.path / "w"
+        sets = [x for k, v in TINY.items() if k not in ("global_batch_size", "max_epochs") for x in ("--set", f"{k}={v}")]
+        rc, out, err = p.cli("sweep", "quickstart", *sets, "--batch", "64", "--epochs", "1", "--set", "warmup_epochs=0",
+                             "--run-dir", sweep)
+        check(rc == 0, err)
+        for args, file in ((("export", r.dir, "-o", "t.csv"), "t.csv"), (("export", r.dir, "-f", "tensorboard"), "events.out"),
+                           (("export", r.dir, "-f", "prometheus", "-o", "t.prom"), "t.prom"), (("report", sweep), str(sweep))):
+            done = subprocess.run([BSTUNE, *map(str, args)], env=p.env, cwd=p.path, capture_output=True, encoding="utf-8",
+                                  timeout=120, preexec_fn=small)
+            check(done.returncode == 1 and file in done.stderr and "File too large" in done.stderr, f"{args}: {done}")
+        with open(p.path / "out", "wb") as out:
+            done = subprocess.run([BSTUNE, "export", str(r.dir)], env=p.env, cwd=p.path, stdout=out, stderr=subprocess.PIPE,
+                                  timeout=120, preexec_fn=small)
+        check(done.returncode == 1 and b"standard output: File too large" in done.stderr, f"{done}")
+
+
 def usage():
     with Place() as p:
         for args, word in ((("--format", "xml"), "csv"), (("--follow",), "tensorboard"),
@@ -210,4 +260,4 @@ def usage():
 
 if __name__ == "__main__":
     main(csv_is_the_metrics, tensorboard_reads_what_was_recorded, tensorboard_follows_and_goes_back,
-         prometheus_is_the_status, usage)
+         prometheus_is_the_status, what_cannot_be_read_is_said, a_limit_on_files_is_a_write_error, usage)

@@ -131,6 +131,34 @@ def a_doctor_looks():
         check(rc == 2 and not out, f"{rc} {out} {err}")
 
 
+def it_fits_a_terminal():
+    """80 columns, whatever is asked; all of it in one table where there is room."""
+    with Place() as p:
+        args = ("mem", "quickstart", *[x for k, v in TINY.items() for x in ("--set", f"{k}={v}")], "--batch", "1,32,16777216",
+                "--recompute", "none,auto,every:1,layers:*conv?")
+        rc, out, err = p.cli(*args)
+        rows = [x.split() for x in out.splitlines()]
+        check(rc == 0 and max(map(len, out.splitlines())) < 80, f"{rc} {err}\n{out}")
+        check([x for x in rows if x[:1] == ["batch"]][0][2:] == ["activations", "recomputed", "data", "workspace", "total", "fit", "work"], out)
+        check(sum(x[:2] == ["32", "32"] for x in rows) == 4 and "textbook" in out and "rewind" in out, out)
+        wide = mem(p, "--batch", 32)["planned"][0]
+        total = [x for x in rows if x[:2] == ["32", "32"]][0][6]
+        check(total == f"{wide['total'] / 2**20:.1f}", f"{total} {wide}")
+        p.env["COLUMNS"] = "200"
+        rc, out, err = p.cli(*args)
+        check(rc == 0 and any("parameters gradients optimizer   rewind activations" in x for x in out.splitlines()), out)
+
+
+def what_a_run_would_refuse_is_refused():
+    with Place() as p:
+        for args, why in ((("--batch", "64,16777217"), "1 to 16777216"), (("--batch", "0"), "1 to 16777216"),
+                          (("--capacity", "1025TiB"), "1.00 MiB to 1.00 PiB"), (("--capacity", "1KiB"), "1.00 MiB to 1.00 PiB")):
+            rc, out, err = p.cli("mem", "quickstart", *args)
+            check(rc == 2 and why in err, f"{args}: {rc} {err}")
+        check(mem(p, "--batch", 16777216, "--capacity", "1PiB")["capacity"] == 1 << 50, "1 PiB is another number")
+
+
 if __name__ == "__main__":
     main(planned_is_what_a_run_holds, a_larger_batch_is_recomputed_and_back, numbers_are_the_same,
-         what_it_cannot_read_it_says, a_gpu_that_is_not_here, a_doctor_looks)
+         what_it_cannot_read_it_says, it_fits_a_terminal, what_a_run_would_refuse_is_refused, a_gpu_that_is_not_here,
+         a_doctor_looks)

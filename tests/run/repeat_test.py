@@ -44,6 +44,8 @@ def a_journal_is_a_run():
         r = three_changes(p)
         again = Started(p, "again", r.dir / "journal.jsonl").end(0)
         same_run(r, again)
+        said = again.said()
+        check("a run is repeated, with its 3 changes" in said and "starts over" not in said, said)
         check([e["command"] for e in again.journal()] == [e["command"] for e in r.journal()], "another journal")
 
 

@@ -59,6 +59,10 @@ def a_hundred_changes(r, seed):
             n = s.seen()
             until(lambda: s.seen() > n, "an update under the change")
             updates_under += 1
+        # The settings alone first, some of the time.
+        if rng.random() < 0.2:
+            back = s.give("undo")
+            check(back["outcome"] == "applied", f"seed {seed}: {text}, undo: {back}")
         back = s.give("undo --rewind")
         check(back["outcome"] == "applied" and back["effective_update"] == reply["effective_update"],
               f"seed {seed}: {text} at {reply['effective_update']}: {back}")

@@ -122,6 +122,30 @@ def what_is_refused():
         check(rc == 0, err)
         rc, out, err = p.cli("sweep", p.path / "w", "--batch", "8")
         check(rc == 2 and "without --batch" in err, f"{rc} {err}")
+        # What could not be run is not begun, as by `run`.
+        for args, word in ((["quickstart", "--batch", "16,16777217"], "from 1 to 16777216"),
+                           (["finetune-last", "--batch", "16"], "init")):
+            rc, out, err = p.cli("sweep", *args, "--run-dir", p.path / "v")
+            check(rc == 2 and word in err and not (p.path / "v").exists(), f"{args}: {rc} {err}")
+
+
+def a_damaged_sweep_is_refused():
+    with Place() as p:
+        rc, out, err = p.cli("sweep", "quickstart", *SETS, "--batch", "16", "--epochs", "1", "--set", "warmup_epochs=0",
+                             "--run-dir", p.path / "w")
+        check(rc == 0, err)
+        path = p.path / "w" / "sweep.json"
+        good = json.loads(path.read_text())
+        cases = [({**good, "batches": b}, word) for b, word in (
+            ([16, "32"], "item 2 is not a whole number"), ([16, -1], "item 2"), ([16.5], "item 1"), ([16, 0], "item 2"),
+            ([16, 1 << 40], "from 1 to 16777216"), ([16, 16], "16 is there twice"), ([], "a list of 1 to 32"),
+            ("16", "a list of 1 to 32"), (list(range(1, 40)), "a list of 1 to 32"), (None, "a list of 1 to 32"))]
+        cases += [({**good, "repeats": 99}, '"repeats" is not 1 to 16'), ({**good, "version": 2}, '"version"')]
+        for bad, word in [(json.dumps(x), w) for x, w in cases] + [(path.read_text()[:40], "sweep.json:"), ("", "sweep.json:1:")]:
+            path.write_text(bad)
+            for verb in ("sweep", "report", "attach"):
+                rc, out, err = p.cli(verb, p.path / "w")
+                check(rc == 1 and str(path) in err and word in err, f"{verb} {bad}: {rc} {out}{err}")
 
 
 def report_is_one_page():
@@ -145,4 +169,4 @@ def report_is_one_page():
 
 if __name__ == "__main__":
     main(runs_all_and_says_so, killed_and_gone_on_with, one_command_at_a_time, asked_to_end, a_batch_that_cannot_be, what_is_refused,
-         report_is_one_page)
+         a_damaged_sweep_is_refused, report_is_one_page)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """`bstune trial`: a change and its absence tried from one state; the run is as if nothing had been."""
 import re
+import subprocess
 
-from bst import Client, Place, check, main, until
+from bst import BSTUNE, Client, Place, check, main, until
 
 # Rates at which this net learns little by little, so that more of it is better and none is worse.
 SLOW = {"max_epochs": 40, "data__train_count": 2560, "learning_rate": 0.02, "warmup_epochs": 0.1, "lr_scheduler": "constant",
@@ -82,5 +83,84 @@ def what_is_refused():
         check(rc == 4, f"{rc} {err}")
 
 
+def searching(r, what):
+    until(lambda: r.status().get("phase") == "searching", what)
+
+
+def spawn(p, *args):
+    """A verb on its own, and what it says."""
+    said = open(p.path / "said", "w+b")
+    process = subprocess.Popen([BSTUNE, *map(str, args)], env=p.env, cwd=p.path, stdin=subprocess.DEVNULL,
+                               stdout=said, stderr=subprocess.STDOUT)
+    return process, lambda: (p.path / "said").read_text()
+
+
+def interrupted_it_is_cancelled():
+    some = {**SLOW, "max_epochs": 8}
+    with Place() as p:
+        plain = p.start("plain", **some).end()
+        for verb, sig in ((("trial",), 2), (("ctl", "lrfind", 1000), 15), (("ctl", "fit"), 2)):
+            r = p.start(f"r{sig}{verb[-1]}", **some)
+            r.wait_update(10)
+            more = ("lr", "*0.5", "--updates", 300) if verb[0] == "trial" else ()
+            process, said = spawn(p, *verb[:1], r.dir, *verb[1:], *more)
+            searching(r, f"{verb} is on")
+            process.send_signal(sig)
+            check(process.wait(timeout=60) == 1 and "BST-317" in said() and "the run is as it was" in said(), said())
+            r.end()
+            check(plain.series() == r.series() and plain.weights() == r.weights(), f"{verb} cancelled, it has changed")
+
+
+def a_second_one_waits_and_says_so():
+    """Others wait for the trial that is on, and say so; one that gives up leaves it alone."""
+    with Place() as p:
+        r = p.start("r", **{**SLOW, "max_epochs": 4000})
+        r.wait_update(10)
+        first = Client(r, "ctl")
+        first.send({"op": "command", "id": 1, "text": "trial 20000 lr *0.5", "dry": False})
+        searching(r, "the first trial is on")
+        process, said = spawn(p, "ctl", "-n", r.dir, "batch", "+20%")
+        until(lambda: "waits for the search that is on (trial: without the change" in said(), "the proposal says that it waits")
+        check(process.poll() is None, said())
+        second, also = spawn(p, "trial", r.dir, "lr", "x2")
+        until(lambda: "waits for the search" in also(), "the second trial says that it waits")
+        second.send_signal(2)
+        check(second.wait(timeout=60) == 1 and "given up before it began" in also(), also())
+        check(r.status()["phase"] == "searching" and process.poll() is None, "the first one is over")
+        check(r.ctl("cancel")[0] == 0 and first.wait("command")["outcome"] == "dropped", "not cancelled")
+        check(process.wait(timeout=60) == 0, said())
+        r.send(15)
+        r.end(75)
+        check("trial 200 lr x2" not in [e["command"] for e in r.journal() if e["outcome"] == "done"], "the second one was tried")
+
+
+def what_a_client_left_behind_is_not_done():
+    """`ctl` killed while it waited for a trial: nobody knows that its change would come."""
+    with Place() as p:
+        r = p.start("r", **{**SLOW, "max_epochs": 4000})
+        r.wait_update(10)
+        first = Client(r, "ctl")
+        first.send({"op": "command", "id": 1, "text": "trial 20000 lr *0.5", "dry": False})
+        searching(r, "the trial is on")
+        process, said = spawn(p, "ctl", r.dir, "batch", "=64")
+        until(lambda: "waits for the search" in said(), "ctl waits")
+        process.kill()
+        process.wait()
+        # A console's command stands: whoever gave it may leave.
+        console = Client(r, "console")
+        console.send({"op": "command", "id": 1, "text": "clip =3", "dry": False})
+        check(console.ask({"op": "status", "id": 2}, "status")["status"]["phase"] == "searching", "the trial is over")
+        console.close()
+        check(r.ctl("cancel")[0] == 0, "no cancel")
+        first.close()
+        until(lambda: {e["command"] for e in r.journal()} >= {"batch =64", "clip =3"}, "both are in the journal")
+        outcome = {e["command"]: e["outcome"] for e in r.journal()}
+        check(outcome["batch =64"] == "dropped" and outcome["clip =3"] == "applied", f"{outcome}")
+        check({m["global_batch_size"] for m in r.metrics()} == {32}, "the batch was changed")
+        r.send(15)
+        r.end(75)
+
+
 if __name__ == "__main__":
-    main(better_and_worse_are_told, the_run_is_as_if_nothing_had_been, what_is_refused)
+    main(better_and_worse_are_told, the_run_is_as_if_nothing_had_been, what_is_refused, interrupted_it_is_cancelled,
+         a_second_one_waits_and_says_so, what_a_client_left_behind_is_not_done)

@@ -23,15 +23,22 @@ TINY = {
 class Session:
     """A folder with runs, a console that started one."""
 
-    def __init__(self, width=80, height=24, **more):
+    def __init__(self, width=80, height=24, config=None, **more):
         self.place = tempfile.mkdtemp(prefix="bst-tui-")
         self.env = {"BSTUNE_SOCKET_DIR": self.place + "/s", "OMP_NUM_THREADS": "1"}
+        if config:
+            self.env["BSTUNE_CONFIG"] = self.place + "/config.yaml"
+            self.write_config(config)
         args = [BSTUNE, "run", "quickstart"]
         for k, v in {**TINY, **more}.items():
             args += ["--set", f"{k}={v}"]
         self.dir = os.path.join(self.place, "runs", "quickstart-1")
         self.t = self.terminal(args, width, height)
         self.t.wait(lambda: "● training" in self.t.text(), "training")
+
+    def write_config(self, text):
+        with open(self.env["BSTUNE_CONFIG"], "w", encoding="utf-8") as f:
+            f.write(text)
 
     def __enter__(self):
         return self
@@ -80,13 +87,18 @@ class Session:
             time.sleep(0.02)
 
 
+def deaf(t):
+    """The moment after a question in which y is not heard."""
+    asked = time.monotonic()
+    t.wait(lambda: time.monotonic() - asked > 0.4, "0.4 s")
+
+
 def press(t, key, text):
     """A key that arms, its proposal, and the moment in which y is not heard."""
     t.send(key)
     t.expect(text)
     t.expect("y apply")
-    armed = time.monotonic()
-    t.wait(lambda: time.monotonic() - armed > 0.4, "0.4 s")
+    deaf(t)
 
 
 def twenty_percent():
@@ -194,6 +206,59 @@ def search_is_cancelled():
         # Not an update was lost or made twice.
         numbers = [m["update"] for m in s.updates()]
         assert numbers == list(range(1, len(numbers) + 1)) and numbers[-1] > n
+
+
+def rate_by_a_key():
+    """The LR range test after asking, and its rate armed from where it was asked for."""
+    with Session(**{"learning_rate": 0.01, "warmup_epochs": 0, "lr_scheduler": "constant", "model.classes": 3}) as s:
+        t = s.t
+        t.send("L")
+        t.expect("LR range test?")
+        deaf(t)
+        t.send("y")
+        t.wait(lambda: [e for e in s.lines("journal.jsonl") if e["command"] == "lrfind"], "its entry")
+        t.expect("● training")
+        entry, = [e for e in s.lines("journal.jsonl") if e["command"] == "lrfind"]
+        assert entry["outcome"] == "done" and entry["source"].startswith("console "), entry
+        # One event of it, not one from each file.
+        t.send(":view events\r")
+        t.expect("▸6 events")
+        t.wait(lambda: sum(entry["code"] in line for line in t.text().splitlines()[2:-1]) == 1, "one event of the test")
+        t.send("L")
+        t.expect("LR range test?")
+        if entry["code"] == "BST-315":
+            t.expect("Enter arms")
+            t.send("\r")
+            t.expect("y apply")
+        else:
+            assert "Enter arms" not in t.text(), t.text()
+
+
+def keys_of_ones_own():
+    with Session(config="bell: false\nkeys:\n  batch-up: b\n  apply: \"u <F5>\"\n  log: none\n") as s:
+        t = s.t
+        t.send("+y")
+        t.settle()
+        assert "apply" not in t.text(), t.text()
+        t.send("b")
+        t.expect("batch 256 → 307 (+20 %)")
+        t.expect("u apply")
+        deaf(t)
+        t.send("y")
+        t.settle()
+        assert "u apply" in t.text(), t.text()
+        t.send("\x1b[15~")
+        t.expect("in force since update")
+        t.send("?")
+        t.expect("u applies it")
+        t.send("\x1b")
+        said = s.ctl("keys").stdout
+        assert '  apply: "u <F5>"' in said and '  log: "none"' in said and '  batch-down: "-"' in said, said
+        # A mistake in it is said before a console opens.
+        s.write_config("keys:\n  apply: g\n")
+        wrong = s.ctl("attach", "quickstart-1")
+        assert wrong.returncode == 2 and "config.yaml:2:10: error: keys: g is a key of apply and of gradient" in wrong.stderr, wrong
+        assert s.ctl("status", "quickstart-1").returncode == 0, "what opens no console reads none of it"
 
 
 def outlives_its_console():
@@ -342,6 +407,6 @@ def idle_bytes():
 
 if __name__ == "__main__":
     run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
-         search_is_cancelled,
+         search_is_cancelled, rate_by_a_key, keys_of_ones_own,
          outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run,
          a_start_that_fails, idle_bytes])

@@ -99,6 +99,62 @@ static void the_usual_keys_mean_the_usual(void **state)
     assert_int_equal(tui_key_request(0), TUI_REQ_NONE);
 }
 
+static enum tui_request named(const char *name)
+{
+    enum tui_request req = tui_request_by_name(name);
+    assert_true(req != TUI_REQ_NONE);
+    return req;
+}
+
+static void keys_are_bound_otherwise(void **state)
+{
+    enum tui_request which[2];
+    char first[16];
+    (void)state;
+    assert_int_equal(named("batch-up"), TUI_REQ_BATCH_UP);
+    assert_int_equal(tui_request_by_name("BATCH_UP"), TUI_REQ_NONE);
+    assert_int_equal(tui_keys_bind(TUI_REQ_APPLY, "u <F5>"), BST_OK);
+    assert_int_equal(tui_key_request('u'), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request(TUI_KEY_F5), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request('y'), TUI_REQ_NONE);
+    tui_key_first(TUI_REQ_APPLY, first, sizeof first);
+    assert_string_equal(first, "u");
+    assert_int_equal(tui_keys_bind(TUI_REQ_LOG, "none"), BST_OK);
+    assert_int_equal(tui_key_request('l'), TUI_REQ_NONE);
+    assert_string_equal(tui_keys_of(TUI_REQ_LOG), "");
+    assert_int_equal(tui_keys_check(which), BST_OK);
+    /* A key that another has by the table. */
+    assert_int_equal(tui_keys_bind(TUI_REQ_LOG, "g"), BST_OK);
+    assert_int_equal(tui_keys_check(which), BST_E_EXISTS);
+    assert_int_equal(which[0], TUI_REQ_GRADIENT);
+    assert_int_equal(which[1], TUI_REQ_LOG);
+    assert_string_equal(bst_err_text(), "g is a key of gradient and of log");
+    tui_keys_reset();
+    assert_int_equal(tui_keys_check(which), BST_OK);
+    assert_int_equal(tui_key_request('y'), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request('l'), TUI_REQ_LOG);
+}
+
+static void what_is_no_key_is_not_bound(void **state)
+{
+    static const char *const bad[] = {"ab", "x yz", "<Nonsense>", "<Mouse>", "<Paste>", "none x"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (!tui_keys_bind(TUI_REQ_SAVE, bad[i]))
+            fail_msg("`%s` was bound", bad[i]);
+    tui_keys_reset();
+}
+
+static void every_name_is_its_own(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TUI_N_REQUESTS; i++) {
+        char name[32];
+        tui_request_name((enum tui_request)i, name);
+        assert_int_equal(tui_request_by_name(name), i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +164,9 @@ int main(void)
         cmocka_unit_test(changes_are_refused_to_onlookers),
         cmocka_unit_test(names_are_read),
         cmocka_unit_test(the_usual_keys_mean_the_usual),
+        cmocka_unit_test(keys_are_bound_otherwise),
+        cmocka_unit_test(what_is_no_key_is_not_bound),
+        cmocka_unit_test(every_name_is_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

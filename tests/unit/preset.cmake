@@ -1,6 +1,6 @@
 bst_test(unit.nets unit nets_test.c LINKS bst_nets)
 bst_test(unit.preset unit preset_test.c LINKS bst_run)
 bst_test(unit.preset_bad unit preset_bad_test.c LINKS bst_run)
-bst_test(unit.cli unit cli_test.c ${CMAKE_SOURCE_DIR}/tui/cli.c LINKS bst_tune bst_base)
-bst_test(unit.preset_cmd unit preset_cmd_test.c ${CMAKE_SOURCE_DIR}/tui/preset_cmd.c LINKS bst_run bst_nets)
+bst_test(unit.cli unit cli_test.c ${CMAKE_SOURCE_DIR}/tui/cli.c LINKS bst_console bst_tune bst_base)
+bst_test(unit.preset_cmd unit preset_cmd_test.c ${CMAKE_SOURCE_DIR}/tui/preset_cmd.c LINKS bst_console bst_run bst_nets)
 bst_test(unit.data.distort unit data_distort_test.c LINKS bst_data)

@@ -1,4 +1,5 @@
 bst_test(unit.keys unit keys_test.c LINKS bst_console)
+bst_test(unit.config unit config_test.c LINKS bst_console)
 bst_test(unit.layout unit layout_test.c LINKS bst_console)
 bst_test(unit.chart unit chart_test.c LINKS bst_console)
 bst_test(unit.frame unit frame_test.c LINKS bst_console)

@@ -1,0 +1,24 @@
+/* Text for people: a folder may be called anything, so what could upset a terminal is made visible
+ * (bst_text_clean), line by line. Data that other programs read are written as they are. */
+#ifndef TUI_PRINT_H
+#define TUI_PRINT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "core/base/err.h"
+
+void tui_print(FILE *to, const char *fmt, ...) BST_PRINTF(2, 3);
+void tui_printv(FILE *to, const char *fmt, va_list ap) BST_PRINTF(2, 0);
+/* The path of what was made, for a person or a script: as it is but on a terminal. */
+void tui_print_path(FILE *to, const char *path);
+/* Columns of the terminal, of COLUMNS where it is none, else 80. */
+int tui_output_columns(FILE *to);
+/* Words of `text` in lines of at most `columns`, each behind `indent` blanks; the first line is
+ * already `at` columns long. Clean text. */
+void tui_print_wrapped(FILE *to, int columns, const char *text, int indent, int at);
+/* One line, without its end, past stdio; false when it could not be written. */
+bool tui_write_line(int fd, const char *text);
+
+#endif
