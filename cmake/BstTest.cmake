@@ -3,8 +3,8 @@
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
-# A test's many children need not wait a second each as they end; a signal 11 that is meant kills.
-set(BST_TSAN_OPTIONS "suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:atexit_sleep_ms=0:handle_segv=0")
+# A test's many children need not wait a second each as they end.
+set(BST_TSAN_OPTIONS "suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp:atexit_sleep_ms=0")
 set(BST_LSAN_OPTIONS "print_suppressions=0:suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
 
 function(bst_test name label)
