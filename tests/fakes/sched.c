@@ -243,7 +243,7 @@ void stream_push(struct CUstream_st *s, struct op *op)
         pump();
         return;
     }
-    if (fake_draw(2)) /* slower than the host, so that queues fill */
+    if (!fake_draw(4)) /* slower than the host, so that queues fill */
         step_any();
     while (s->n_queued > QUEUE_MOST && step_any())
         ;
