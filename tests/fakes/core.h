@@ -23,6 +23,7 @@ enum fake_what {
     FAKE_LATE,   /* the operation fails with `code` when it runs */
     FAKE_HANG,
     FAKE_LOST,
+    FAKE_XID, /* the driver reports `code`; the call goes on */
 };
 struct fake_verdict {
     enum fake_what what;

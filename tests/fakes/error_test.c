@@ -57,8 +57,8 @@ static void only_that_device_fails(void **state)
 static void nonsense_is_said(void **state)
 {
     (void)state;
-    const char *bad[] = {"cudaMalloc", "cudaMalloc:0:2", "cudaMalloc:1:", "cudaMalloc:1:x",
-                         "a:1-:2"};
+    const char *bad[] = {
+        "cudaMalloc", "cudaMalloc:0:2", "cudaMalloc:1:", "cudaMalloc:1:x", "a:1-:2", "a:1:soon=3"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         machine_with(1, 0, bad[i]);
         assert_non_null(strstr(fake_last_report(), "cannot read"));

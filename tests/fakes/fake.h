@@ -54,7 +54,8 @@ void fake_reset(const struct fake_settings *s);
  * is an API function's or a kernel's name; finalizing a cuDNN plan is cudnnBackendFinalize.plan,
  * and so on. WHAT is the library's own error number, returned by the call; `late=N`, the operation
  * fails with runtime error N when it runs (collectives: the communicator's asynchronous error);
- * `hang`, it never ends; `lost`, the device falls off the bus. */
+ * `hang`, it never ends; `lost`, the device falls off the bus; `xid=N`, the driver reports N and
+ * the call goes on. */
 void fake_fail_set(const char *text);
 
 /* What is alive, by kind. */

@@ -32,11 +32,14 @@ static bool read_what(const char *text, struct fake_verdict *out)
         out->what = FAKE_LOST;
         return true;
     }
-    bool late = !strncmp(text, "late=", 5);
-    text += late ? 5 : 0;
-    out->what = late ? FAKE_LATE : FAKE_RETURN;
+    const char *is = strchr(text, '=');
+    out->what = !is                          ? FAKE_RETURN
+                : !strncmp(text, "late=", 5) ? FAKE_LATE
+                : !strncmp(text, "xid=", 4)  ? FAKE_XID
+                                             : FAKE_PASS;
+    text = is ? is + 1 : text;
     out->code = (int)strtol(text, &end, 10);
-    return end != text && !*end && out->code != 0;
+    return end != text && !*end && out->code != 0 && out->what != FAKE_PASS;
 }
 
 /* CALL[@DEVICE]:NTH[+]:WHAT */
@@ -91,6 +94,10 @@ struct fake_verdict fake_judge(const char *call, int device)
         r->seen++;
         if (r->seen == r->nth || (r->onwards && r->seen > r->nth))
             verdict = r->verdict;
+    }
+    if (verdict.what == FAKE_XID) {
+        fake_xid(device, (unsigned)verdict.code);
+        verdict.what = FAKE_PASS;
     }
     now = verdict;
     return verdict;

@@ -118,7 +118,7 @@ static void run_nothing(void *args)
 static void errors_come_as_xids(void **state)
 {
     (void)state;
-    machine(2, "kernel@1:1:late=700,kernel@0:2:lost");
+    machine(2, "kernel@1:1:late=700,kernel@0:2:lost,kernel@0:1:xid=94");
     void *set;
     unsigned long long types;
     struct nvml_event e;
@@ -139,6 +139,9 @@ static void errors_come_as_xids(void **state)
     ok(nvmlDeviceGetPowerUsage(h1, &power)); /* alive to NVML */
     ok(cudaSetDevice(0));
     ok(fake_launch(NULL, "kernel", run_nothing, NULL, 0));
+    ok(nvmlEventSetWait_v2(set, &e, 0));
+    assert_ptr_equal(e.device, h0);
+    assert_int_equal(e.data, 94);
     assert_int_equal(fake_launch(NULL, "kernel", run_nothing, NULL, 0), cudaErrorUnknown);
     ok(nvmlEventSetWait_v2(set, &e, 0));
     assert_int_equal(e.data, 79);
