@@ -13,8 +13,10 @@
 #include "core/graph/compile.h"
 
 struct bst_step_result {
-    double loss_sum; /* over targets, not averaged */
-    int64_t correct; /* top-1 */
+    double loss_sum;      /* over targets, not averaged */
+    int64_t correct;      /* top-1 */
+    double pair_loss_sum; /* of the second loss, over samples; 0 where the net has none */
+    int64_t pair_correct;
     int64_t targets; /* labels that counted: samples, or positions that are not ignored */
 };
 
@@ -26,8 +28,10 @@ struct bst_step {
     const int32_t *labels;                   /* [n], of sequences [n, T] */
     const int32_t *tokens[BST_MAX_STREAMS];  /* [n, T of the stream] */
     const int32_t *lengths[BST_MAX_STREAMS]; /* [n], what is behind is padding; NULL: none is */
-    int n_valid;       /* samples that count: evaluation may fill a batch in part; training: all */
-    double grad_scale; /* 1 / targets of the whole update: dlogits = (p - t) · grad_scale */
+    int n_valid; /* samples that count: evaluation may fill a batch in part; training: all */
+    const int32_t *pair; /* [n], labels of a second loss */
+    double pair_scale;   /* 1 / samples of the whole update: of the second loss's gradient */
+    double grad_scale;   /* 1 / targets of the whole update: dlogits = (p - t) · grad_scale */
     /* Dropout's masks are a function of these two, the place in the net and the element of the
      * sample (drop.h): whatever the split, a second run and a resumed one drop the same. */
     uint64_t seed;

@@ -36,6 +36,37 @@ static bool takes_stream(struct bst_graph *g, int stream, int length, const char
     return true;
 }
 
+/* The table of the embedding of that name; -1 with the error kept. */
+static int find_table(struct bst_graph *g, const char *embedding, const char *name)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].op == BST_OP_EMBEDDING && !strcmp(g->nodes[i].name, embedding))
+            return g->nodes[i].params[0];
+    }
+    return bst_graph_fail(g, BST_E_ARG, "%s: there is no embedding %s to share the weight of", name,
+                          embedding);
+}
+
+/* The same, when it is of that shape. */
+static int tied_table(struct bst_graph *g, const char *embedding, const struct bst_shape *w,
+                      const char *name)
+{
+    int p = find_table(g, embedding, name);
+    if (p < 0 || bst_shape_equal(&g->params[p].shape, w))
+        return p;
+    return bst_graph_fail(g, BST_E_SHAPE, "%s: wants a weight of %s, but the table of %s is %s",
+                          name, bst_shape_text(w).s, embedding,
+                          bst_shape_text(&g->params[p].shape).s);
+}
+
+static int own_table(struct bst_graph *g, const struct bst_embedding *e, const struct bst_shape *w,
+                     const char *name)
+{
+    int p = bst_graph_add_param(g, name, "weight", BST_PARAM_EMBEDDING, BST_INIT_NORMAL, w);
+    g->params[p].init_scale = e->deviation;
+    return p;
+}
+
 int bst_graph_embedding(struct bst_graph *g, const struct bst_embedding *e, const char *name)
 {
     struct bst_node *n;
@@ -50,9 +81,8 @@ int bst_graph_embedding(struct bst_graph *g, const struct bst_embedding *e, cons
         return -1;
     n->attr.stream = e->stream;
     n->attr.scale = e->scale != 0 ? e->scale : 1;
-    n->params[0] = bst_graph_add_param(g, name, "weight", BST_PARAM_EMBEDDING, BST_INIT_NORMAL, &w);
-    g->params[n->params[0]].init_scale = e->deviation;
-    return out;
+    n->params[0] = e->tied ? tied_table(g, e->tied, &w, name) : own_table(g, e, &w, name);
+    return n->params[0] < 0 ? -1 : out;
 }
 
 int bst_graph_position(struct bst_graph *g, int x, const struct bst_position *p, const char *name)
@@ -115,6 +145,30 @@ int bst_graph_gelu(struct bst_graph *g, int x, bool tanh, const char *name)
     return out;
 }
 
+int bst_graph_tanh(struct bst_graph *g, int x, const char *name)
+{
+    struct bst_node *n;
+    return bst_graph_takes(g, x, 0, name) ? add_plain(g, BST_OP_TANH, x, name, &n) : -1;
+}
+
+int bst_graph_first(struct bst_graph *g, int x, const char *name)
+{
+    struct bst_node *n;
+    if (!bst_graph_takes(g, x, 3, name))
+        return -1;
+    struct bst_shape s = {2, {g->values[x].d[0], g->values[x].d[2]}};
+    return bst_graph_add_node(g, BST_OP_FIRST, name, x, -1, &s, &n);
+}
+
+void bst_graph_pair_ce(struct bst_graph *g, int x, const char *name)
+{
+    struct bst_node *n;
+    if (!bst_graph_takes(g, x, 2, name))
+        return;
+    bst_graph_add_node(g, BST_OP_PAIR_CE, name, x, -1, NULL, &n);
+    n->attr.pair = true;
+}
+
 int bst_graph_dropout(struct bst_graph *g, int x, double p, const char *name)
 {
     struct bst_node *n;
@@ -131,15 +185,58 @@ int bst_graph_dropout(struct bst_graph *g, int x, double p, const char *name)
     return out;
 }
 
-/* The table of the embedding of that name; -1 with the error kept. */
-static int find_table(struct bst_graph *g, const char *embedding, const char *name)
+/* The parameter of that name, which is made where there is none. */
+static int shared_param(struct bst_graph *g, const struct bst_linear *l, const char *suffix,
+                        enum bst_param_kind kind, const struct bst_shape *s)
 {
-    for (int i = 0; i < g->n_nodes; i++) {
-        if (g->nodes[i].op == BST_OP_EMBEDDING && !strcmp(g->nodes[i].name, embedding))
-            return g->nodes[i].params[0];
+    char *full = bst_xasprintf("%s_%s", l->part_of, suffix);
+    int found = -1;
+    for (int i = 0; i < g->n_params && found < 0; i++) {
+        if (!strcmp(g->params[i].name, full))
+            found = i;
     }
-    return bst_graph_fail(g, BST_E_ARG, "%s: there is no embedding %s to share the weight of", name,
-                          embedding);
+    if (found >= 0) {
+        if (!bst_shape_equal(&g->params[found].shape, s))
+            found = bst_graph_fail(g, BST_E_SHAPE, "%s: is %s, and wanted as %s", full,
+                                   bst_shape_text(&g->params[found].shape).s, bst_shape_text(s).s);
+        bst_free(full);
+        return found;
+    }
+    int p = bst_graph_add_param(g, l->part_of, suffix, kind,
+                                kind == BST_PARAM_BIAS ? BST_INIT_ZERO : l->init, s);
+    bst_free(g->params[p].name);
+    g->params[p].name = full;
+    g->params[p].init_scale = l->deviation;
+    return p;
+}
+
+/* Weight and bias of a node whose rows are a part of theirs. Rows of two layers must not meet: each
+ * writes its own part of the gradient. */
+static bool add_part(struct bst_graph *g, struct bst_node *n, const struct bst_linear *l,
+                     int64_t in)
+{
+    struct bst_shape w = {2, {l->rows, in}}, b = {1, {l->rows}};
+    if (l->in_out || l->tied || l->no_bias || l->first < 0 || l->rows - l->first < l->out) {
+        bst_graph_fail(g, BST_E_ARG, "%s: rows %d to %d of %d", n->name, l->first,
+                       l->first + l->out - 1, l->rows);
+        return false;
+    }
+    n->attr.part = true;
+    n->attr.first_row = l->first;
+    n->params[0] = shared_param(g, l, "weight", BST_PARAM_LINEAR_WEIGHT, &w);
+    n->params[1] = shared_param(g, l, "bias", BST_PARAM_BIAS, &b);
+    for (int i = 0; n->params[0] >= 0 && i < g->n_nodes - 1; i++) {
+        const struct bst_node *o = &g->nodes[i];
+        if (!o->attr.part || o->params[0] != n->params[0])
+            continue;
+        const struct bst_shape *y = &g->values[o->out];
+        int64_t end = o->attr.first_row + y->d[y->rank - 1];
+        if (l->first < end && o->attr.first_row < l->first + l->out) {
+            bst_graph_fail(g, BST_E_ARG, "%s: its rows are those of %s too", n->name, o->name);
+            return false;
+        }
+    }
+    return !g->err;
 }
 
 /* The weight: one of its own, or an embedding's. */
@@ -152,12 +249,7 @@ static int linear_weight(struct bst_graph *g, const struct bst_linear *l, int64_
         g->params[p].init_scale = l->deviation;
         return p;
     }
-    int p = find_table(g, l->tied, name);
-    if (p >= 0 && !bst_shape_equal(&g->params[p].shape, &w))
-        return bst_graph_fail(g, BST_E_SHAPE, "%s: wants a weight of %s, but the table of %s is %s",
-                              name, bst_shape_text(&w).s, l->tied,
-                              bst_shape_text(&g->params[p].shape).s);
-    return p;
+    return tied_table(g, l->tied, &w, name);
 }
 
 int bst_graph_linear_as(struct bst_graph *g, int x, const struct bst_linear *l, const char *name)
@@ -174,6 +266,8 @@ int bst_graph_linear_as(struct bst_graph *g, int x, const struct bst_linear *l, 
     int out = bst_graph_add_node(g, BST_OP_LINEAR, name, x, -1, &s, &n);
     if (out < 0)
         return -1;
+    if (l->part_of)
+        return add_part(g, n, l, in) ? out : -1;
     n->attr.in_out = l->in_out;
     n->params[0] = linear_weight(g, l, in, name);
     if (n->params[0] < 0)

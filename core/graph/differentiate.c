@@ -50,11 +50,12 @@ static struct bst_instr *add_instr(struct diff *d, const struct bst_node *n, enu
 }
 
 /* The gradient of a node's parameter as the next result. Where two nodes share it, the second
- * instruction adds to what the first has written. */
+ * instruction adds to what the first has written; where each has rows of its own, it does not meet
+ * it. */
 static void write_grad(struct diff *d, struct bst_instr *in, int param)
 {
     int slot = d->c->slot_of[param];
-    if (d->given[slot])
+    if (d->given[slot] && !in->attr.part)
         in->adds |= 1u << in->n_dst;
     d->given[slot] = true;
     bst_instr_write(in, bst_pass_second(d->c, slot));
@@ -214,6 +215,12 @@ static void diff_node(struct diff *d, const struct bst_node *n)
     case BST_OP_GELU:
         diff_plain(d, n, dy, BST_I_GELU_BWD, d->c->value_of[n->in[0]]);
         break;
+    case BST_OP_TANH:
+        diff_plain(d, n, dy, BST_I_TANH_BWD, d->c->value_of[n->out]);
+        break;
+    case BST_OP_FIRST:
+        diff_plain(d, n, dy, BST_I_FIRST_BWD, -1);
+        break;
     case BST_OP_DROPOUT:
         diff_plain(d, n, dy, BST_I_DROPOUT, -1);
         break;
@@ -221,6 +228,7 @@ static void diff_node(struct diff *d, const struct bst_node *n)
         diff_attention(d, n, dy);
         break;
     case BST_OP_IMAGE:
+    case BST_OP_PAIR_CE:
     case BST_OP_SOFTMAX_CE: /* its gradient is written by the forward instruction */
         break;
     }

@@ -88,11 +88,31 @@ static enum bst_err check_all_used(const struct bst_graph *g)
     return err;
 }
 
+/* A row that no layer has would never get a gradient. */
+static enum bst_err check_parts(const struct bst_graph *g)
+{
+    enum bst_err err = BST_OK;
+    for (int i = 0; i < g->n_nodes && !err; i++) {
+        int p = g->nodes[i].attr.part ? g->nodes[i].params[0] : -1;
+        int64_t rows = 0;
+        for (int k = 0; p >= 0 && k < g->n_nodes; k++) {
+            const struct bst_node *n = &g->nodes[k];
+            if (n->attr.part && n->params[0] == p)
+                rows += g->values[n->out].d[g->values[n->out].rank - 1];
+        }
+        if (p >= 0 && rows != g->params[p].shape.d[0])
+            err = bst_fail(BST_E_ARG, "%s: %d of its %d rows are used", g->params[p].name,
+                           (int)rows, (int)g->params[p].shape.d[0]);
+    }
+    return err;
+}
+
 enum bst_err bst_graph_check(const struct bst_graph *g)
 {
     if (g->err)
         return bst_fail(g->err, "%s", g->err_text);
     if (!g->n_nodes || g->nodes[g->n_nodes - 1].op != BST_OP_SOFTMAX_CE)
         return bst_fail(BST_E_ARG, "the net does not end in a loss");
+    BST_TRY(check_parts(g));
     return check_all_used(g);
 }

@@ -44,6 +44,9 @@ enum bst_op {
     BST_OP_LAYER_NORM,      /* over the last axis */
     BST_OP_GELU,
     BST_OP_DROPOUT,
+    BST_OP_FIRST, /* [N,T,D] → [N,D], position 0 */
+    BST_OP_TANH,
+    BST_OP_PAIR_CE, /* [N,K] and the step's pair labels → a second loss; ends nothing */
     BST_OP_ATTENTION, /* softmax(q·kᵀ/√d)·v by heads: q, k, v, or one value that holds all three */
 };
 
@@ -83,9 +86,12 @@ struct bst_attr {
     int stream; /* EMBEDDING: tokens read; ATTENTION: whose lengths bound the keys, -1: no padding
                  */
     int heads;
-    int site;     /* DROPOUT, ATTENTION: number of the place, part of the random counter */
-    bool causal;  /* ATTENTION: position i sees keys 0 … i */
-    bool in_out;  /* LINEAR: the weight is [in, out] */
+    int site;    /* DROPOUT, ATTENTION: number of the place, part of the random counter */
+    bool causal; /* ATTENTION: position i sees keys 0 … i */
+    bool in_out; /* LINEAR: the weight is [in, out] */
+    bool part;   /* LINEAR: the weight is rows from first_row on of a parameter, the bias too */
+    int first_row;
+    bool pair;    /* SOFTMAX_CE: the second loss, of the step's pair labels */
     bool tanh;    /* GELU: by its tanh approximation */
     double eps;   /* LAYER_NORM */
     double scale; /* EMBEDDING: factor of the rows */

@@ -41,7 +41,8 @@ static enum bst_instr_op op_of(const struct bst_node *n, bool training)
         [BST_OP_EMBEDDING] = BST_I_EMBED_FWD,   [BST_OP_POSITION] = BST_I_POSITION_FWD,
         [BST_OP_SINUSOID] = BST_I_SINUSOID,     [BST_OP_LAYER_NORM] = BST_I_LN_FWD,
         [BST_OP_GELU] = BST_I_GELU_FWD,         [BST_OP_DROPOUT] = BST_I_DROPOUT,
-        [BST_OP_ATTENTION] = BST_I_ATTN_FWD,
+        [BST_OP_ATTENTION] = BST_I_ATTN_FWD,    [BST_OP_FIRST] = BST_I_FIRST_FWD,
+        [BST_OP_TANH] = BST_I_TANH_FWD,         [BST_OP_PAIR_CE] = BST_I_SOFTMAX_CE,
     };
     if (n->op == BST_OP_BATCH_NORM)
         return training ? BST_I_BN_TRAIN : BST_I_BN_INFER;
@@ -78,6 +79,7 @@ static void lower_node(struct bst_pass *c, const struct bst_node *n)
         lower_batch_norm(c, n, in);
         break;
     case BST_OP_SOFTMAX_CE:
+    case BST_OP_PAIR_CE:
         lower_loss(c, n, in);
         break;
     case BST_OP_MAX_POOL:

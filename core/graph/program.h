@@ -36,6 +36,10 @@ enum bst_instr_op {          /* results        <- sources */
     BST_I_LN_BWD,            /* dx, dscale, dshift <- dy, x, scale, saved */
     BST_I_GELU_FWD,          /* y              <- x */
     BST_I_GELU_BWD,          /* dx             <- dy, x */
+    BST_I_TANH_FWD,          /* y              <- x */
+    BST_I_TANH_BWD,          /* dx             <- dy, y */
+    BST_I_FIRST_FWD,         /* y              <- x */
+    BST_I_FIRST_BWD,         /* dx             <- dy */
     BST_I_DROPOUT,           /* y              <- x; and backward dx <- dy, by the same mask */
     BST_I_ATTN_FWD,          /* y[, lse]       <- q, k, v | qkv */
     BST_I_ATTN_BWD,          /* dq, dk, dv     <- dy, q, k, v, y, lse | dqkv <- dy, qkv, y, lse */

@@ -45,11 +45,11 @@ static double elements(const struct bst_program *p, int v)
     return (double)bst_shape_count(&p->values[v].shape);
 }
 
-/* Each position of y meets the whole weight, whichever way round that lies. */
-static double linear_operations(const struct bst_program *p, int y, int weight)
+/* Each feature of x meets each of y. */
+static double linear_operations(const struct bst_program *p, int x, int y)
 {
     const struct bst_shape *s = &p->values[y].shape;
-    return 2 * elements(p, y) / (double)s->d[s->rank - 1] * elements(p, weight);
+    return 2 * elements(p, x) * (double)s->d[s->rank - 1];
 }
 
 /* Of `products` products over all pairs of query and key; sources from `at` on. A causal mask
@@ -70,11 +70,11 @@ static double operations(const struct bst_program *p, const struct bst_instr *in
 {
     switch (in->op) {
     case BST_I_LINEAR_FWD:
-        return linear_operations(p, in->dst[0], in->src[1]);
+        return linear_operations(p, in->src[0], in->dst[0]);
     case BST_I_LINEAR_BWD_DATA:
-        return linear_operations(p, in->src[0], in->src[1]);
+        return linear_operations(p, in->dst[0], in->src[0]);
     case BST_I_LINEAR_BWD_WEIGHT:
-        return linear_operations(p, in->src[1], in->dst[0]);
+        return linear_operations(p, in->src[0], in->src[1]);
     case BST_I_ATTN_FWD:
         return attention_operations(p, in, 0, 2);
     case BST_I_ATTN_BWD:

@@ -88,11 +88,18 @@ static int attend(struct maker *m, const struct from *from, const char *part)
                                     .causal = from->causal,
                                     .key_stream = from->key_stream,
                                     .drop = m->how->drop};
-    char text[32];
+    char text[32], whole[80];
     int qkv[3];
+    snprintf(text, sizeof text, "%.20s.in_proj", part);
+    snprintf(whole, sizeof whole, "%s", name(m, text));
     for (int i = 0; i < 3; i++) {
+        const struct bst_linear l = {.out = SEQ_WIDTH,
+                                     .part_of = whole,
+                                     .first = i * SEQ_WIDTH,
+                                     .rows = 3 * SEQ_WIDTH,
+                                     .init = BST_INIT_XAVIER_UNIFORM};
         snprintf(text, sizeof text, "%.20s.%s", part, suffix[i]);
-        qkv[i] = linear(m, i ? from->keys : from->queries, SEQ_WIDTH, false, text);
+        qkv[i] = bst_graph_linear_as(m->g, i ? from->keys : from->queries, &l, name(m, text));
     }
     int y = bst_graph_attention(m->g, qkv, &a, name(m, part));
     snprintf(text, sizeof text, "%.20s.out", part);

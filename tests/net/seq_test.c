@@ -340,6 +340,16 @@ static void builder_refuses(void **state)
     expect_error(g, BST_E_ARG, "head: there is no embedding f");
 
     g = bst_graph_new(2);
+    const struct bst_linear part = {.out = 4, .part_of = "p", .first = 1, .rows = 8};
+    int x = bst_graph_linear_as(g, embedded(g, 4), &part, "a");
+    bst_graph_linear_as(g, x, &part, "b");
+    expect_error(g, BST_E_ARG, "b: its rows are those of a too");
+
+    g = bst_graph_new(2);
+    bst_graph_softmax_ce(g, bst_graph_linear_as(g, embedded(g, 4), &part, "a"), "loss");
+    expect_error(g, BST_E_ARG, "p_weight: 4 of its 8 rows are used");
+
+    g = bst_graph_new(2);
     bst_graph_dropout(g, embedded(g, 8), 1.0, "drop");
     expect_error(g, BST_E_RANGE, "drop: a dropout of 1");
 

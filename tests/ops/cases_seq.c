@@ -281,6 +281,39 @@ static void build_loss(struct rig *r, const struct op_case *oc, const struct op_
         rig_output(r, dz);
 }
 
+/* Of a net that ends in two losses: the first position, a tanh, and the loss of a label a sample.
+ */
+static void build_pair(struct rig *r, const struct op_case *oc, const struct op_size *s,
+                       unsigned variant)
+{
+    struct bst_shape x = seq_shape(s, s->c), y = {2, {s->n, s->c}};
+    start(r, s, variant);
+    r->step.pair_scale = 1.0 / (s->n + 1);
+    r->step.label_smoothing = 0.1; /* not of this loss */
+    int vx = rig_input(r, &x), v[5];
+    for (int i = 0; i < 5; i++)
+        v[i] = rig_value(r, i < 4 ? &y : &x, false);
+    struct bst_instr *in = add(r, oc, BST_I_FIRST_FWD);
+    bst_instr_read(in, vx);
+    bst_instr_write(in, v[0]);
+    in = add(r, oc, BST_I_TANH_FWD);
+    bst_instr_read(in, v[0]);
+    bst_instr_write(in, v[1]);
+    in = add(r, oc, BST_I_SOFTMAX_CE);
+    in->attr.pair = true;
+    bst_instr_read(in, v[1]);
+    bst_instr_write(in, v[2]);
+    in = add(r, oc, BST_I_TANH_BWD);
+    bst_instr_read(in, v[2]);
+    bst_instr_read(in, v[1]);
+    bst_instr_write(in, v[3]);
+    in = add(r, oc, BST_I_FIRST_BWD);
+    bst_instr_read(in, v[3]);
+    bst_instr_write(in, v[4]);
+    rig_output(r, v[2]);
+    rig_output(r, v[4]);
+}
+
 static double one(const struct op_size *s)
 {
     (void)s;
@@ -313,10 +346,15 @@ static double pairs(const struct op_size *s)
         .name = label, .build = builder, .flags = bits, .sequence = true, .terms = n_terms,        \
         .budget = allowed                                                                          \
     }
+#define STEADY(label, builder, bits, n_terms, allowed)                                             \
+    {                                                                                              \
+        .name = label, .build = builder, .flags = bits, .sequence = true, .terms = n_terms,        \
+        .budget = allowed, .steady = true                                                          \
+    }
 #define ATTN(label, bits)                                                                          \
     {                                                                                              \
         .name = label, .build = build_attention, .flags = bits, .sequence = true, .terms = pairs,  \
-        .budget = 4, .nan_spreads = true                                                           \
+        .budget = 4, .nan_spreads = true, .steady = true                                           \
     }
 const struct op_case op_seq_cases[] = {
     SEQ("seq_linear_fwd", build_linear_fwd, 0, features, 2),
@@ -326,15 +364,15 @@ const struct op_case op_seq_cases[] = {
     SEQ("seq_linear_bwd", build_linear_bwd, 0, most, 2),
     SEQ("seq_linear_bwd in_out", build_linear_bwd, IN_OUT, most, 2),
     SEQ("seq_linear_bwd no_bias", build_linear_bwd, NO_BIAS, most, 2),
-    SEQ("embed", build_embed, 0, positions, 2),
+    STEADY("embed", build_embed, 0, positions, 2),
     SEQ("embed+linear tied", build_tied, NO_BIAS, positions, 2),
-    SEQ("position", build_position, 0, positions, 2),
-    SEQ("sinusoid", build_sinusoid, 0, one, 2),
-    SEQ("ln", build_ln, 0, most, 4),
-    SEQ("ln infer", build_ln, INFER, features, 4),
-    SEQ("gelu", build_gelu, 0, one, 4),
-    SEQ("gelu tanh", build_gelu, TANH, one, 4),
-    SEQ("dropout", build_dropout, DROP, one, 1),
+    STEADY("position", build_position, 0, positions, 2),
+    STEADY("sinusoid", build_sinusoid, 0, one, 2),
+    STEADY("ln", build_ln, 0, most, 4),
+    STEADY("ln infer", build_ln, INFER, features, 4),
+    STEADY("gelu", build_gelu, 0, one, 4),
+    STEADY("gelu tanh", build_gelu, TANH, one, 4),
+    STEADY("dropout", build_dropout, DROP, one, 1),
     ATTN("attention", 0),
     ATTN("attention causal", CAUSAL),
     ATTN("attention padded", PADDED),
@@ -342,12 +380,14 @@ const struct op_case op_seq_cases[] = {
     ATTN("attention apart", APART),
     ATTN("attention apart padded drop", APART | PADDED | DROP),
     ATTN("attention infer", CAUSAL | INFER),
-    SEQ("seq_softmax_ce", build_loss, 0, features, 4),
+    SEQ("first tanh pair_ce", build_pair, 0, features, 4),
+    STEADY("seq_softmax_ce", build_loss, 0, features, 4),
     SEQ("seq_softmax_ce infer", build_loss, INFER, features, 4),
     {.name = "vocabulary",
      .build = build_loss,
      .sequence = true,
      .large = true,
+     .steady = true,
      .terms = features,
      .budget = 4},
 };

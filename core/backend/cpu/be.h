@@ -61,7 +61,8 @@ extern const struct cpu_op cpu_op_image, cpu_op_conv_fwd, cpu_op_conv_bwd_data,
     cpu_op_relu_bwd, cpu_op_add, cpu_op_max_pool_fwd, cpu_op_max_pool_bwd, cpu_op_avg_pool_fwd,
     cpu_op_avg_pool_bwd, cpu_op_linear_fwd, cpu_op_linear_bwd_data, cpu_op_linear_bwd_weight,
     cpu_op_softmax_ce, cpu_op_embed_fwd, cpu_op_embed_bwd, cpu_op_position_fwd, cpu_op_position_bwd,
-    cpu_op_sinusoid, cpu_op_ln_fwd, cpu_op_ln_bwd, cpu_op_gelu_fwd, cpu_op_gelu_bwd, cpu_op_dropout,
+    cpu_op_sinusoid, cpu_op_ln_fwd, cpu_op_ln_bwd, cpu_op_gelu_fwd, cpu_op_gelu_bwd,
+    cpu_op_tanh_fwd, cpu_op_tanh_bwd, cpu_op_first_fwd, cpu_op_first_bwd, cpu_op_dropout,
     cpu_op_attn_fwd, cpu_op_attn_bwd, cpu_op_reorder;
 
 /* A linear layer over a matrix as oneDNN's inner product (matmul.c). */

@@ -1,4 +1,5 @@
-/* Where sequences begin: rows of a table by token, and what tells positions apart. A table's
+/* Where sequences begin: rows of a table by token, and what tells positions apart; and the first
+ * position alone, where one may end. A table's
  * gradient is dealt out by columns and gathered in the order of the batch, so that it does not
  * depend on the number of threads and no two of them meet. */
 #include <math.h>
@@ -158,3 +159,30 @@ static enum bst_err run_sinusoid(struct bst_be *be, struct cpu_handle *h, const 
 }
 
 const struct cpu_op cpu_op_sinusoid = {describe_sinusoid, run_sinusoid};
+
+static enum bst_err run_first_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+{
+    const struct bst_shape *s = cpu_src_shape(c, 0);
+    size_t d = (size_t)s->d[2], td = (size_t)s->d[1] * d;
+
+    (void)be;
+    (void)h;
+    for (size_t n = 0; n < (size_t)s->d[0]; n++)
+        memcpy((float *)c->dst[0] + n * d, (const float *)c->src[0] + n * td, d * sizeof(float));
+    return BST_OK;
+}
+
+static enum bst_err run_first_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+{
+    const struct bst_shape *s = cpu_dst_shape(c, 0);
+    size_t d = (size_t)s->d[2], td = (size_t)s->d[1] * d;
+
+    (void)be;
+    memset(c->dst[0], 0, h->count * sizeof(float));
+    for (size_t n = 0; n < (size_t)s->d[0]; n++)
+        memcpy((float *)c->dst[0] + n * td, (const float *)c->src[0] + n * d, d * sizeof(float));
+    return BST_OK;
+}
+
+const struct cpu_op cpu_op_first_fwd = {cpu_describe_plain, run_first_fwd};
+const struct cpu_op cpu_op_first_bwd = {cpu_describe_plain, run_first_bwd};

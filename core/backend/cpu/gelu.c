@@ -1,4 +1,6 @@
-/* GELU and dropout: every element alone. */
+/* GELU, tanh and dropout: every element alone. */
+#include <math.h>
+
 #include "core/backend/cpu/be.h"
 #include "core/backend/drop.h"
 
@@ -64,6 +66,32 @@ static enum bst_err run_gelu_bwd(struct bst_be *be, struct cpu_handle *h, const 
 
 const struct cpu_op cpu_op_gelu_fwd = {describe, run_gelu_fwd};
 const struct cpu_op cpu_op_gelu_bwd = {describe, run_gelu_bwd};
+
+/* One position of a sample goes through it: no loop of its own. */
+static enum bst_err run_tanh_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+{
+    const float *x = c->src[0];
+    float *y = c->dst[0];
+
+    (void)be;
+    for (size_t i = 0; i < h->count; i++)
+        y[i] = tanhf(x[i]);
+    return BST_OK;
+}
+
+static enum bst_err run_tanh_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+{
+    const float *dy = c->src[0], *y = c->src[1];
+    float *dx = c->dst[0];
+
+    (void)be;
+    for (size_t i = 0; i < h->count; i++)
+        dx[i] = dy[i] * (1.0f - y[i] * y[i]);
+    return BST_OK;
+}
+
+const struct cpu_op cpu_op_tanh_fwd = {describe, run_tanh_fwd};
+const struct cpu_op cpu_op_tanh_bwd = {describe, run_tanh_bwd};
 
 static enum bst_err run_dropout(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
 {

@@ -8,7 +8,8 @@ static enum bst_err describe_with(struct bst_be *be, const struct bst_program *p
                                   const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                                   struct cpu_handle *h, const struct cpu_op *inner, bool has_bias)
 {
-    h->gemm = p->values[in->src[0]].shape.rank != 2 || in->attr.in_out || !has_bias || in->flags;
+    h->gemm = p->values[in->src[0]].shape.rank != 2 || in->attr.in_out || in->attr.part ||
+              !has_bias || in->flags;
     if (!h->gemm)
         return inner->describe(be, p, in, accumulate, w, h);
     return cpu_describe_plain(be, p, in, accumulate, w, h);
@@ -43,9 +44,9 @@ static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struc
 {
     bool in_out = c->in->attr.in_out, two = c->in->n_dst > 1;
     size_t rows = cpu_rows(cpu_src_shape(c, 0)), in = cpu_width(cpu_src_shape(c, 0));
-    size_t out = cpu_width(cpu_dst_shape(c, 0));
+    size_t out = cpu_width(cpu_dst_shape(c, 0)), first = (size_t)c->in->attr.first_row;
     struct shim_gemm g = {.a = c->src[0],
-                          .b = c->src[1],
+                          .b = (const float *)c->src[1] + first * in,
                           .c = c->dst[two],
                           .m = (int64_t)rows,
                           .n = (int64_t)out,
@@ -58,7 +59,7 @@ static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struc
     if (!h->gemm)
         return cpu_inner_fwd.run(be, h, c);
     BST_TRY(shim_gemm(&g));
-    add_bias(be, c, c->in->n_src > 2 ? c->src[2] : NULL, rows, out);
+    add_bias(be, c, c->in->n_src > 2 ? (const float *)c->src[2] + first : NULL, rows, out);
     return BST_OK;
 }
 
@@ -77,7 +78,7 @@ static enum bst_err run_bwd_data(struct bst_be *be, struct cpu_handle *h, const 
     int64_t in = (int64_t)cpu_width(cpu_dst_shape(c, 0));
     int64_t out = (int64_t)cpu_width(cpu_src_shape(c, 0));
     struct shim_gemm g = {.a = c->src[0],
-                          .b = c->src[1],
+                          .b = (const float *)c->src[1] + c->in->attr.first_row * in,
                           .c = c->dst[0],
                           .m = (int64_t)cpu_rows(cpu_src_shape(c, 0)),
                           .n = in,
@@ -109,7 +110,7 @@ static enum bst_err run_bwd_weight(struct bst_be *be, struct cpu_handle *h,
     size_t rows = cpu_rows(cpu_src_shape(c, 0));
     struct shim_gemm g = {.a = c->src[first],
                           .b = c->src[!first],
-                          .c = c->dst[0],
+                          .c = (float *)c->dst[0] + c->in->attr.first_row * n,
                           .m = m,
                           .n = n,
                           .k = (int64_t)rows,
@@ -123,8 +124,8 @@ static enum bst_err run_bwd_weight(struct bst_be *be, struct cpu_handle *h,
         return cpu_inner_bwd_weight.run(be, h, c);
     BST_TRY(shim_gemm(&g));
     if (c->in->n_dst > 1)
-        cpu_column_sums(be, c->dst[1], c->src[1], rows, cpu_width(cpu_src_shape(c, 1)),
-                        cpu_adds(c, 1));
+        cpu_column_sums(be, (float *)c->dst[1] + c->in->attr.first_row, c->src[1], rows,
+                        cpu_width(cpu_src_shape(c, 1)), cpu_adds(c, 1));
     return BST_OK;
 }
 

@@ -24,12 +24,25 @@ static enum bst_err describe_loss(struct bst_be *be, const struct bst_program *p
     return BST_OK;
 }
 
+/* Which of the step's losses this is. */
+struct which {
+    const int32_t *labels;
+    double smoothing, scale;
+};
+
+static struct which which_of(const struct cpu_call *c)
+{
+    if (c->in->attr.pair)
+        return (struct which){c->step->pair, 0, c->step->pair_scale};
+    return (struct which){c->step->labels, c->step->label_smoothing, c->step->grad_scale};
+}
+
 /* Loss of one row; dlogits may be NULL or be the logits. *correct: the first of the largest is the
  * label. */
-static double row_loss(const float *x, float *dx, int k, int label, const struct bst_step *step,
+static double row_loss(const float *x, float *dx, int k, int label, const struct which *which,
                        double *correct)
 {
-    double ls = step->label_smoothing, sum = 0, sum_x = 0, log_sum, xl;
+    double ls = which->smoothing, sum = 0, sum_x = 0, log_sum, xl;
     int top = 0;
 
     for (int j = 0; j < k; j++) {
@@ -45,16 +58,16 @@ static double row_loss(const float *x, float *dx, int k, int label, const struct
     for (int j = 0; dx && j < k; j++) {
         double q = ls / k + (j == label ? 1 - ls : 0);
 
-        dx[j] = (float)((exp((double)x[j] - log_sum) - q) * step->grad_scale);
+        dx[j] = (float)((exp((double)x[j] - log_sum) - q) * which->scale);
     }
     return log_sum - (1 - ls) * xl - ls / k * sum_x;
 }
 
 /* The same in single precision. */
 static double row_loss_large(const struct cpu_vec_seq *v, float *x, float *dx, size_t k, int label,
-                             const struct bst_step *step, double *correct)
+                             const struct which *which, double *correct)
 {
-    double ls = step->label_smoothing, per = ls / (double)k, sum, log_sum;
+    double ls = which->smoothing, per = ls / (double)k, sum, log_sum;
     float top = v->max(x, k), xl = x[label];
     double sum_x = ls > 0 ? v->sum(x, k) : 0;
 
@@ -64,56 +77,66 @@ static double row_loss_large(const struct cpu_vec_seq *v, float *x, float *dx, s
     sum = v->exp_sum(dx, x, 1.0f, top, k);
     log_sum = log(sum) + (double)top;
     if (dx) {
-        v->affine(dx, (float)(step->grad_scale / sum), (float)(-per * step->grad_scale), k);
-        dx[label] -= (float)((1 - ls) * step->grad_scale);
+        v->affine(dx, (float)(which->scale / sum), (float)(-per * which->scale), k);
+        dx[label] -= (float)((1 - ls) * which->scale);
     }
     return log_sum - (1 - ls) * (double)xl - per * sum_x;
 }
 
 /* Of sequences every position has a label, but those that are to be ignored. */
-static bool counts(const struct cpu_call *c, size_t row, size_t per_sample)
+static bool counts(const struct cpu_call *c, const struct which *which, size_t row,
+                   size_t per_sample)
 {
-    return row / per_sample < (size_t)c->step->n_valid && c->step->labels[row] != BST_LABEL_IGNORED;
+    return row / per_sample < (size_t)c->step->n_valid && which->labels[row] != BST_LABEL_IGNORED;
 }
 
-static enum bst_err check_labels(const struct cpu_call *c, size_t rows, size_t per_sample, int k)
+static enum bst_err check_labels(const struct cpu_call *c, const struct which *which, size_t rows,
+                                 size_t per_sample, int k)
 {
+    if (!which->labels && c->step->n_valid)
+        return bst_fail(BST_E_ARG, "the step has no labels for this loss");
     for (size_t i = 0; i < rows; i++)
-        if (counts(c, i, per_sample) && (c->step->labels[i] < 0 || c->step->labels[i] >= k))
+        if (counts(c, which, i, per_sample) && (which->labels[i] < 0 || which->labels[i] >= k))
             return bst_fail(BST_E_RANGE, "%s: label %d of sample %zu; there are %d classes",
-                            c->in->name, c->step->labels[i], i / per_sample, k);
+                            c->in->name, which->labels[i], i / per_sample, k);
     return BST_OK;
+}
+
+static void add_up(const struct cpu_call *c, const double *loss, const double *correct, size_t row)
+{
+    struct bst_step_result *r = c->step->result;
+
+    *(c->in->attr.pair ? &r->pair_loss_sum : &r->loss_sum) += loss[row];
+    *(c->in->attr.pair ? &r->pair_correct : &r->correct) += correct[row] != 0;
+    r->targets += !c->in->attr.pair;
 }
 
 static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
 {
     const struct bst_shape *s = cpu_src_shape(c, 0);
+    const struct which which = which_of(c);
     size_t rows = h->count, k = cpu_width(s), per_sample = rows / (size_t)s->d[0];
     float *x = c->src[0], *dx = c->in->n_dst ? c->dst[0] : NULL;
     double *loss = c->scratch, *correct = loss + rows;
     int team = rows * k < CPU_SMALL / 16 ? 1 : be->threads;
 
-    BST_TRY(check_labels(c, rows, per_sample, (int)k));
+    BST_TRY(check_labels(c, &which, rows, per_sample, (int)k));
 #pragma omp parallel for num_threads(team) schedule(static)
     for (size_t i = 0; i < rows; i++) {
         float *z = x + i * k, *dz = dx ? dx + i * k : NULL;
 
-        if (!counts(c, i, per_sample)) {
+        if (!counts(c, &which, i, per_sample)) {
             if (dz)
                 memset(dz, 0, k * sizeof *dz);
             continue;
         }
         loss[i] = k <= FEW
-                      ? row_loss(z, dz, (int)k, c->step->labels[i], c->step, &correct[i])
-                      : row_loss_large(be->seq, z, dz, k, c->step->labels[i], c->step, &correct[i]);
+                      ? row_loss(z, dz, (int)k, which.labels[i], &which, &correct[i])
+                      : row_loss_large(be->seq, z, dz, k, which.labels[i], &which, &correct[i]);
     }
-    for (size_t i = 0; i < rows; i++) {
-        if (!counts(c, i, per_sample))
-            continue;
-        c->step->result->loss_sum += loss[i];
-        c->step->result->correct += correct[i] != 0;
-        c->step->result->targets++;
-    }
+    for (size_t i = 0; i < rows; i++)
+        if (counts(c, &which, i, per_sample))
+            add_up(c, loss, correct, i);
     return BST_OK;
 }
 

@@ -449,32 +449,55 @@ BODY softmax_bwd(float *p, const float *dp, float less, float scale, size_t n)
 }
 
 /* Four rows by sixteen columns in registers: eight sums, as many as two units of four steps need.
- */
+ * The sums have names since an array of them goes through memory. */
+#define TILE_ROW(r, MADD)                                                                          \
+    do {                                                                                           \
+        float x_ = a[(r)*a_row];                                                                   \
+        v8 x = {x_, x_, x_, x_, x_, x_, x_, x_};                                                   \
+                                                                                                   \
+        s##r##0 = MADD(x, b0, s##r##0);                                                            \
+        s##r##1 = MADD(x, b1, s##r##1);                                                            \
+    } while (0)
+#define TILE_LOAD(r)                                                                               \
+    v8 s##r##0 = add ? LOAD(c + (r)*c_row) : (v8){0};                                              \
+    v8 s##r##1 = add ? LOAD(c + (r)*c_row + 8) : (v8)                                              \
+    {                                                                                              \
+        0                                                                                          \
+    }
+#define TILE_STORE(r)                                                                              \
+    do {                                                                                           \
+        STORE(c + (r)*c_row, s##r##0);                                                             \
+        STORE(c + (r)*c_row + 8, s##r##1);                                                         \
+    } while (0)
+
 #define TILE(set, attr, MADD)                                                                      \
     attr static void tile_##set(const struct cpu_tile *t)                                          \
     {                                                                                              \
-        for (int i = 0; i < t->m; i += 4)                                                          \
-            for (int j = 0; j < t->n; j += 16) {                                                   \
-                const float *a = t->a + (size_t)i * t->a_row, *b = t->b + j;                       \
-                float *c = t->c + (size_t)i * t->c_row + j;                                        \
-                v8 s[4][2];                                                                        \
+        const size_t a_row = t->a_row, a_col = t->a_col, b_row = t->b_row, c_row = t->c_row;       \
+        const size_t m = (size_t)t->m, n = (size_t)t->n, k = (size_t)t->k;                         \
+        const bool add = t->add;                                                                   \
                                                                                                    \
-                for (int r = 0; r < 4; r++)                                                        \
-                    for (int h = 0; h < 2; h++)                                                    \
-                        s[r][h] = t->add ? LOAD(c + (size_t)r * t->c_row + 8 * h) : (v8){0};       \
-                for (int p = 0; p < t->k; p++, a += t->a_col, b += t->b_row) {                     \
+        for (size_t i = 0; i < m; i += 4)                                                          \
+            for (size_t j = 0; j < n; j += 16) {                                                   \
+                const float *a = t->a + i * a_row, *b = t->b + j;                                  \
+                float *c = t->c + i * c_row + j;                                                   \
+                TILE_LOAD(0);                                                                      \
+                TILE_LOAD(1);                                                                      \
+                TILE_LOAD(2);                                                                      \
+                TILE_LOAD(3);                                                                      \
+                                                                                                   \
+                for (size_t p = 0; p < k; p++, a += a_col, b += b_row) {                           \
                     v8 b0 = LOAD(b), b1 = LOAD(b + 8);                                             \
                                                                                                    \
-                    for (int r = 0; r < 4; r++) {                                                  \
-                        v8 x = (v8){0} + a[(size_t)r * t->a_row];                                  \
-                                                                                                   \
-                        s[r][0] = MADD(x, b0, s[r][0]);                                            \
-                        s[r][1] = MADD(x, b1, s[r][1]);                                            \
-                    }                                                                              \
+                    TILE_ROW(0, MADD);                                                             \
+                    TILE_ROW(1, MADD);                                                             \
+                    TILE_ROW(2, MADD);                                                             \
+                    TILE_ROW(3, MADD);                                                             \
                 }                                                                                  \
-                for (int r = 0; r < 4; r++)                                                        \
-                    for (int h = 0; h < 2; h++)                                                    \
-                        STORE(c + (size_t)r * t->c_row + 8 * h, s[r][h]);                          \
+                TILE_STORE(0);                                                                     \
+                TILE_STORE(1);                                                                     \
+                TILE_STORE(2);                                                                     \
+                TILE_STORE(3);                                                                     \
             }                                                                                      \
     }
 

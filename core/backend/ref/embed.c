@@ -1,4 +1,5 @@
-/* Where sequences begin: rows of a table by token, and what tells positions apart. */
+/* Where sequences begin: rows of a table by token, and what tells positions apart; and the first
+ * position alone, where one may end. */
 #include <math.h>
 #include <string.h>
 
@@ -101,5 +102,26 @@ enum bst_err REF(sinusoid)(const struct ref_call *c)
         double angle = (double)t / pow(10000, (double)(k - k % 2) / (double)d);
         y[i] = x[i] + (real)(k % 2 ? cos(angle) : sin(angle));
     }
+    return BST_OK;
+}
+
+enum bst_err REF(first_fwd)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_src_shape(c, 0);
+    const real *x = c->src[0];
+    real *y = c->dst[0];
+    for (int64_t n = 0; n < s->d[0]; n++)
+        memcpy(y + n * s->d[2], x + n * s->d[1] * s->d[2], (size_t)s->d[2] * sizeof *y);
+    return BST_OK;
+}
+
+enum bst_err REF(first_bwd)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_dst_shape(c, 0);
+    const real *dy = c->src[0];
+    real *dx = c->dst[0];
+    memset(dx, 0, (size_t)bst_shape_count(s) * sizeof *dx);
+    for (int64_t n = 0; n < s->d[0]; n++)
+        memcpy(dx + n * s->d[1] * s->d[2], dy + n * s->d[2], (size_t)s->d[2] * sizeof *dx);
     return BST_OK;
 }

@@ -1,5 +1,5 @@
-/* GELU (Hendrycks and Gimpel 2016): x·Φ(x), exactly or by the tanh that the paper gives for it; and
- * dropout. */
+/* GELU (Hendrycks and Gimpel 2016): x·Φ(x), exactly or by the tanh that the paper gives for it;
+ * tanh itself; and dropout. */
 #include <math.h>
 
 #include "core/backend/drop.h"
@@ -40,6 +40,24 @@ enum bst_err REF(gelu_bwd)(const struct ref_call *c)
     real *dx = c->dst[0];
     for (int64_t i = 0, n = bst_shape_count(ref_dst_shape(c, 0)); i < n; i++)
         dx[i] = (real)((double)dy[i] * slope((double)x[i], c->in->attr.tanh));
+    return BST_OK;
+}
+
+enum bst_err REF(tanh_fwd)(const struct ref_call *c)
+{
+    const real *x = c->src[0];
+    real *y = c->dst[0];
+    for (int64_t i = 0, n = bst_shape_count(ref_dst_shape(c, 0)); i < n; i++)
+        y[i] = (real)tanh((double)x[i]);
+    return BST_OK;
+}
+
+enum bst_err REF(tanh_bwd)(const struct ref_call *c)
+{
+    const real *dy = c->src[0], *y = c->src[1];
+    real *dx = c->dst[0];
+    for (int64_t i = 0, n = bst_shape_count(ref_dst_shape(c, 0)); i < n; i++)
+        dx[i] = (real)((double)dy[i] * (1 - (double)y[i] * (double)y[i]));
     return BST_OK;
 }
 

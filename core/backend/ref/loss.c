@@ -17,33 +17,53 @@ static double log_sum_exp(const real *z, int64_t k, int64_t *arg_max)
     return (double)z[*arg_max] + log(sum);
 }
 
-static void row(const struct ref_call *c, const real *z, int64_t k, int64_t label, real *dz)
+/* Which of the step's losses this is. */
+struct loss {
+    const int32_t *labels;
+    double smooth, scale;
+    double *sum;
+    int64_t *correct;
+};
+
+static struct loss loss_of(const struct ref_call *c)
 {
-    double smooth = c->step->label_smoothing, loss = 0;
+    const struct bst_step *s = c->step;
+    if (c->in->attr.pair)
+        return (struct loss){s->pair, 0, s->pair_scale, &s->result->pair_loss_sum,
+                             &s->result->pair_correct};
+    return (struct loss){s->labels, s->label_smoothing, s->grad_scale, &s->result->loss_sum,
+                         &s->result->correct};
+}
+
+static void row(const struct loss *l, const real *z, int64_t k, int64_t label, real *dz)
+{
+    double loss = 0;
     int64_t arg_max;
     double log_sum = log_sum_exp(z, k, &arg_max);
     for (int64_t i = 0; i < k; i++) {
-        double target = smooth / (double)k + (i == label ? 1 - smooth : 0);
+        double target = l->smooth / (double)k + (i == label ? 1 - l->smooth : 0);
         double log_p = (double)z[i] - log_sum;
         loss -= target * log_p;
         if (dz)
-            dz[i] = (real)((exp(log_p) - target) * c->step->grad_scale);
+            dz[i] = (real)((exp(log_p) - target) * l->scale);
     }
-    c->step->result->loss_sum += loss;
-    c->step->result->correct += arg_max == label;
-    c->step->result->targets++;
+    *l->sum += loss;
+    *l->correct += arg_max == label;
 }
 
 /* Of sequences every position has a label, but those that are to be ignored. */
 enum bst_err REF(softmax_ce)(const struct ref_call *c)
 {
     const struct bst_shape *s = ref_src_shape(c, 0);
+    const struct loss l = loss_of(c);
     const real *z = c->src[0];
     real *dz = c->in->n_dst ? c->dst[0] : NULL;
     int64_t k = ref_width(s), rows = ref_rows(s), per_sample = rows / s->d[0];
+    if (!l.labels && c->step->n_valid)
+        return bst_fail(BST_E_ARG, "the step has no labels for this loss");
     for (int64_t n = 0; n < rows; n++) {
         bool counts = n / per_sample < c->step->n_valid;
-        int32_t label = counts ? c->step->labels[n] : BST_LABEL_IGNORED;
+        int32_t label = counts ? l.labels[n] : BST_LABEL_IGNORED;
         if (label == BST_LABEL_IGNORED) {
             for (int64_t i = 0; dz && i < k; i++)
                 dz[n * k + i] = 0;
@@ -52,7 +72,8 @@ enum bst_err REF(softmax_ce)(const struct ref_call *c)
         if (label < 0 || label >= k)
             return bst_fail(BST_E_RANGE, "label %d of sample %d; the net has %d classes",
                             (int)label, (int)(n / per_sample), (int)k);
-        row(c, z + n * k, k, label, dz ? dz + n * k : NULL);
+        row(&l, z + n * k, k, label, dz ? dz + n * k : NULL);
+        c->step->result->targets += !c->in->attr.pair;
     }
     return BST_OK;
 }

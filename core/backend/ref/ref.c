@@ -37,6 +37,10 @@ static enum bst_err (*const run_op[BST_I_N_OPS])(const struct ref_call *) = {
     [BST_I_LN_BWD] = REF(ln_bwd),
     [BST_I_GELU_FWD] = REF(gelu_fwd),
     [BST_I_GELU_BWD] = REF(gelu_bwd),
+    [BST_I_TANH_FWD] = REF(tanh_fwd),
+    [BST_I_TANH_BWD] = REF(tanh_bwd),
+    [BST_I_FIRST_FWD] = REF(first_fwd),
+    [BST_I_FIRST_BWD] = REF(first_bwd),
     [BST_I_DROPOUT] = REF(dropout),
     [BST_I_ATTN_FWD] = REF(attn_fwd),
     [BST_I_ATTN_BWD] = REF(attn_bwd),
@@ -139,6 +143,8 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
     case BST_I_SINUSOID:
     case BST_I_GELU_FWD:
     case BST_I_GELU_BWD:
+    case BST_I_TANH_FWD:
+    case BST_I_TANH_BWD:
     case BST_I_DROPOUT:
         w->inplace[0] = 0;
         break;
