@@ -114,6 +114,12 @@ static enum bst_err check_cfg(const struct bst_net_cfg *cfg)
     if (cfg->height < 1 || cfg->width < 1)
         return bst_fail(BST_E_RANGE, "%s: image of %d×%d pixels", cfg->name, cfg->width,
                         cfg->height);
+    if (cfg->layers || cfg->heads || cfg->hidden || cfg->positions || cfg->dropout != 0 ||
+        cfg->norm_first)
+        return bst_fail(BST_E_ARG,
+                        "%s: layers, heads, hidden, positions, norm_first and dropout are those "
+                        "of a net over sequences",
+                        cfg->name);
     /* The widest layer has width · 8 · 4 channels, which must stay an int. */
     if (cfg->base_width < 0 || cfg->base_width > 4096)
         return bst_fail(BST_E_RANGE, "%s: width %d, 1 to 4096 are possible", cfg->name,

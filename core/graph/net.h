@@ -5,6 +5,14 @@
 
 #include "core/graph/graph.h"
 
+/* What a net reads. Of sequences, core/data/data.h tells what a sample is made into. */
+enum bst_net_input {
+    BST_INPUT_IMAGES,
+    BST_INPUT_NEXT,      /* one stream of tokens, a label at each position */
+    BST_INPUT_TRANSLATE, /* source and target */
+    BST_INPUT_MASKED,    /* tokens and segments */
+};
+
 enum bst_stem { BST_STEM_DEFAULT, BST_STEM_IMAGENET, BST_STEM_CIFAR };
 
 struct bst_net_cfg {
@@ -15,6 +23,13 @@ struct bst_net_cfg {
     int height, width; /* of the image, pixels */
     enum bst_stem stem;
     float mean[4], std[4]; /* per channel, in 0…1 */
+    /* Of nets over sequences: base_width is the model's, classes the vocabulary. 0: the net's own.
+     */
+    int length[BST_MAX_STREAMS]; /* tokens a sample, as the data have them */
+    int layers, heads, hidden;   /* hidden: of the feed-forward part */
+    int positions;               /* rows of a learned table of positions */
+    double dropout;
+    bool norm_first; /* layer norm in front of each part, not behind; transformer alone has both */
 };
 
 struct bst_net {
@@ -22,6 +37,7 @@ struct bst_net {
     const char *about;
     /* Builds for cfg at g->micro_batch, up to and with the loss. */
     enum bst_err (*build)(const struct bst_net_cfg *cfg, struct bst_graph *g);
+    enum bst_net_input input;
 };
 
 struct bst_net_table {

@@ -217,7 +217,9 @@ static void check_name(const struct check *k, enum bst_param_id id, const char *
 static void check_net(const struct check *k, const struct bst_net_table *table)
 {
     if (table && KNOWN(k, BST_PARAM_model_name, BST_PARAM_model_width, BST_PARAM_model_classes,
-                       BST_PARAM_model_in_channels, BST_PARAM_model_stem, BST_PARAM_data_format,
+                       BST_PARAM_model_in_channels, BST_PARAM_model_stem, BST_PARAM_model_layers,
+                       BST_PARAM_model_heads, BST_PARAM_model_hidden, BST_PARAM_model_positions,
+                       BST_PARAM_model_dropout, BST_PARAM_model_norm_first, BST_PARAM_data_format,
                        BST_PARAM_data_image_size, BST_PARAM_data_mean, BST_PARAM_data_std))
         bst_preset_check_net(k->r, table, k->c);
 }

@@ -30,7 +30,13 @@ void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg)
                                 .base_width = (int)p->model.width,
                                 .classes = (int)p->model.classes,
                                 .in_channels = (int)p->model.in_channels,
-                                .stem = (enum bst_stem)p->model.stem};
+                                .stem = (enum bst_stem)p->model.stem,
+                                .layers = (int)p->model.layers,
+                                .heads = (int)p->model.heads,
+                                .hidden = (int)p->model.hidden,
+                                .positions = (int)p->model.positions,
+                                .dropout = p->model.dropout,
+                                .norm_first = p->model.norm_first};
     for (int i = 0; i < 4; i++) {
         int mean = p->data.mean.n, std = p->data.std.n;
         cfg->mean[i] = (float)p->data.mean.v[i < mean ? i : mean - 1];

@@ -73,6 +73,9 @@ static void no_reference_implementation(void **state)
     (void)state;
     assert_int_equal(b->open(&cfg, &be), BST_OK);
     for (int i = 0; i < net_table.n_nets; i++) {
+        if (net_table.nets[i].input !=
+            BST_INPUT_IMAGES) /* no layout is left to the library there */
+            continue;
         check_implementations(be, &net_table.nets[i], 1, 28, true);
         check_implementations(be, &net_table.nets[i], 3, 64, true);
         check_implementations(be, &net_table.nets[i], 3, 64, false);

@@ -41,6 +41,64 @@ static int64_t trained(const struct bst_graph *g)
     return n;
 }
 
+/* GPT-2's: 50257·768 + 1024·768 + 12·(12·768² + 13·768) + 2·768; the head has none of its own. */
+static void gpt_is_gpt2(void **state)
+{
+    struct bst_net_cfg cfg = {.name = "gpt", .length = {1024}};
+    (void)state;
+    struct bst_graph *g = build(&cfg, 1);
+    assert_int_equal(trained(g), 124439808);
+    bst_graph_free(g);
+}
+
+/* torch.nn.Transformer's 44,140,544 and one table of 37,000 rows. */
+static void transformer_is_the_base_model(void **state)
+{
+    struct bst_net_cfg cfg = {.name = "transformer", .length = {128, 128}};
+    (void)state;
+    struct bst_graph *g = build(&cfg, 1);
+    assert_int_equal(trained(g), 44140544 + 37000 * 512);
+    bst_graph_free(g);
+    cfg.length[1] = 0;
+    g = bst_graph_new(1);
+    assert_int_not_equal(bst_net_find(&net_table, "transformer")->build(&cfg, g), BST_OK);
+    bst_graph_free(g);
+}
+
+/* Hugging Face's BertForPreTraining of bert-base-uncased. */
+static void bert_is_the_base_model(void **state)
+{
+    struct bst_net_cfg cfg = {.name = "bert", .length = {512, 512}};
+    (void)state;
+    struct bst_graph *g = build(&cfg, 1);
+    assert_int_equal(trained(g), 110106428);
+    bst_graph_free(g);
+}
+
+/* What a net for images, or of no size, would be given. */
+static void gpt_refuses(void **state)
+{
+    static const struct {
+        struct bst_net_cfg cfg;
+        const char *text;
+    } bad[] = {{{.length = {8}, .stem = BST_STEM_CIFAR}, "a stem is that of a net over images"},
+               {{.classes = 10, .height = 28}, "reads sequences of tokens"},
+               {{.length = {2000}}, "sequences of 2000, but only 1024 positions"},
+               {{.length = {8}, .heads = 7}, "does not divide into 7 heads"},
+               {{.length = {8}, .layers = -1}, "layers -1"},
+               {{.length = {8}, .dropout = 1.5}, "a dropout of 1.5"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct bst_net_cfg cfg = bad[i].cfg;
+        struct bst_graph *g = bst_graph_new(1);
+        cfg.name = "gpt";
+        assert_int_not_equal(bst_net_find(&net_table, "gpt")->build(&cfg, g), BST_OK);
+        if (!strstr(bst_err_text(), bad[i].text))
+            fail_msg("'%s' is not in '%s'", bad[i].text, bst_err_text());
+        bst_graph_free(g);
+    }
+}
+
 static void numbers_of_parameters_are_the_published_ones(void **state)
 {
     (void)state;
@@ -225,6 +283,10 @@ static void what_cannot_be_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt_is_gpt2),
+        cmocka_unit_test(gpt_refuses),
+        cmocka_unit_test(bert_is_the_base_model),
+        cmocka_unit_test(transformer_is_the_base_model),
         cmocka_unit_test(numbers_of_parameters_are_the_published_ones),
         cmocka_unit_test(names_and_shapes_are_torchvisions),
         cmocka_unit_test(stride_is_in_the_3x3),
