@@ -194,7 +194,6 @@ static void print_wide_row(FILE *out, const struct bst_mem_report *report,
     if (gpu) {
         print_bytes(out, row->workspace - row->scratch, 10);
         print_bytes(out, row->scratch, 8);
-        print_bytes(out, row->libraries, 9);
     } else {
         print_bytes(out, row->data, 7);
         print_bytes(out, row->workspace, 9);
@@ -214,7 +213,7 @@ static void print_wide(FILE *out, const struct bst_mem_report *r)
         out,
         "   batch    micro  %srecompute     parameters gradients optimizer   rewind activations "
         "recomputation%s     total  fits    work  textbook   error\n",
-        gpu ? "type  " : "", gpu ? " transients  scratch libraries" : "    data workspace");
+        gpu ? "type  " : "", gpu ? " transients  scratch" : "    data workspace");
     for (int i = 0; i < r->n_rows; i++)
         print_wide_row(out, r, &r->rows[i]);
 }
@@ -234,7 +233,6 @@ static void print_narrow_row(FILE *out, const struct bst_mem_report *r,
     if (gpu) {
         print_bytes(out, row->workspace - row->scratch, 8);
         print_bytes(out, row->scratch, 7);
-        print_bytes(out, row->libraries, 6);
     } else {
         print_bytes(out, row->data, 6);
         print_bytes(out, row->workspace, 9);
@@ -284,7 +282,7 @@ static void print_narrow(FILE *out, const struct bst_mem_report *r, int columns)
     const struct bst_mem_row *shown = NULL;
     fprintf(
         out,
-        gpu ? "  batch   micro   activ.  recomp.  transi. scratch  libs.    total fit    work\n"
+        gpu ? "  batch   micro   activ.  recomp.  transi. scratch    total fit    work\n"
             : "   batch    micro activations recomputed   data workspace     total fit    work\n");
     for (int i = 0, next; i < r->n_rows; i = next) {
         next = group_end(r, i);
@@ -338,10 +336,10 @@ static void print_gpu_notes(FILE *out, const struct bst_mem_report *r, int colum
                "exact, as a run would ask for it: all columns up to total. scratch is what the "
                "instruction needs at which most is in use: cuDNN's workspace for the plan it puts "
                "first, asked of cuDNN for each convolution, and room for filters and sums; "
-               "libraries is cuBLASLt's; transients are what lives within an update.");
+               "transients are what lives within an update.");
     print_note(out, columns,
                "estimated: work, the price of recomputation; textbook, which knows the number of "
-               "parameters only.");
+               "parameters only; in linear layers the 4 MiB that cuBLASLt may take at most.");
     print_note(out, columns,
                "not known before a run, and on top: the driver's context with its code, NCCL's "
                "buffers between several devices.");

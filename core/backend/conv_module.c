@@ -28,8 +28,11 @@ static int list_places(const char *file, char *places[PLACES])
     const char *given = getenv("BSTUNE_MODULE_DIR");
     char *own = own_folder();
     int n = 0;
-    if (given && *given)
-        places[n++] = bst_xasprintf("%s/%s", given, file);
+    if (given && *given) {
+        bst_free(own);
+        places[0] = bst_xasprintf("%s/%s", given, file);
+        return 1;
+    }
     places[n++] = bst_xasprintf("%s%s", own, file);
     places[n++] = bst_xasprintf("%s../lib/bstune/%s", own, file);
     places[n++] = bst_xasprintf("%s../%s/bstune/%s", own, BST_LIBDIR, file); /* lib/ARCH, lib64 */

@@ -5,31 +5,34 @@
 
 #include "core/base/alloc.h"
 
-/* Layouts beside the plain one, which is fp32 in the order of the shape: matrices and parameters.
- */
-enum {
-    NHWC = 1, /* of the run's type, channels next to each other */
-};
+/* Layouts beside the plain one, which is fp32 in the order of the shape: of the run's type,
+ * channels (of a filter: its input's) next to each other. An image's few are padded to what tensor
+ * cores take at once, and with them the filter's that it meets: convolutions of 3 channels would
+ * pad them again and again, in a workspace of their own. */
+enum { NHWC = 1, NHWC_PADDED = 2 };
 
-enum { ALIGNMENT = 256, IMAGE_CHANNELS = 4 };
+enum {
+    ALIGNMENT = 256,
+    WORKSPACE_MOST = 256 << 20, /* preferred; a plan that needs more where there is no other */
+    LT_WORKSPACE = 4 << 20,     /* cuBLASLt's, at most; which one it takes, only a device knows */
+    ROW_BYTES = 16,             /* of softmax cross-entropy, for each sample */
+};
 
 struct bst_be {
     struct bst_conv_planner *planner;
     struct bst_plan_for how;
 };
 
-static size_t type_bytes(const struct bst_be *be)
+/* Whether parameters, which are fp32, are of another type than what convolutions work with. */
+static bool is_mixed(const struct bst_be *be)
 {
-    return be->how.type == BST_CONV_FP16 || be->how.type == BST_CONV_BF16 ? 2 : 4;
+    return be->how.type == BST_CONV_FP16 || be->how.type == BST_CONV_BF16;
 }
 
-/* An image's few channels are padded to what tensor cores take at once: convolutions of 3 channels
- * would pad them again and again, in a workspace of their own. */
-static int64_t padded_channels(const struct bst_be *be, int64_t c)
+static int64_t stored_channels(const struct bst_be *be, uint32_t layout, int64_t c)
 {
-    if (c > IMAGE_CHANNELS)
-        return c;
-    return be->how.type == BST_CONV_FP16 ? 4 : be->how.type == BST_CONV_BF16 ? 8 : c;
+    const int64_t multiple = layout != NHWC_PADDED ? 1 : be->how.type == BST_CONV_BF16 ? 8 : 4;
+    return (c + multiple - 1) / multiple * multiple;
 }
 
 static size_t layout_bytes(struct bst_be *be, uint32_t layout, const struct bst_shape *s)
@@ -38,8 +41,8 @@ static size_t layout_bytes(struct bst_be *be, uint32_t layout, const struct bst_
     BST_ASSERT(n >= 0);
     if (layout == BST_LAYOUT_PLAIN)
         return (size_t)n * sizeof(float);
-    BST_ASSERT(layout == NHWC && s->rank == 4);
-    return (size_t)(n / s->d[1] * padded_channels(be, s->d[1])) * type_bytes(be);
+    BST_ASSERT(s->rank == 4);
+    return (size_t)(n / s->d[1] * stored_channels(be, layout, s->d[1])) * (is_mixed(be) ? 2 : 4);
 }
 
 static const struct bst_shape *shape_of(const struct bst_program *p, int value)
@@ -47,59 +50,88 @@ static const struct bst_shape *shape_of(const struct bst_program *p, int value)
     return &p->values[value].shape;
 }
 
-/* Elements of a filter [k, c, kernel, kernel] as cuDNN gets it. */
-static size_t filter_bytes(const struct bst_be *be, const struct bst_conv_ask *a)
-{
-    return (size_t)a->k * (size_t)a->c * (size_t)(a->kernel * a->kernel) * type_bytes(be);
-}
-
 static size_t aligned(size_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static void ask_of(const struct bst_be *be, const struct bst_program *p, const struct bst_instr *in,
-                   struct bst_conv_ask *out)
+struct conv { /* the places of its three tensors in an instruction, and how x lies */
+    const struct bst_shape *x, *filter, *y;
+    uint32_t *x_layout, *filter_layout, *y_layout;
+    enum bst_conv_pass pass;
+    uint32_t layout;
+};
+
+static struct conv conv_of(const struct bst_program *p, const struct bst_instr *in,
+                           struct bst_wants *w)
 {
-    const bool data = in->op == BST_I_CONV_BWD_DATA, weight = in->op == BST_I_CONV_BWD_WEIGHT;
-    const struct bst_shape *x = shape_of(p, data ? in->dst[0] : in->src[0]);
-    const struct bst_shape *y = shape_of(p, data ? in->src[0] : weight ? in->src[1] : in->dst[0]);
-    *out = (struct bst_conv_ask){
-        .pass = data     ? BST_CONV_BWD_DATA
-                : weight ? BST_CONV_BWD_WEIGHT
-                         : BST_CONV_FWD,
-        .type = be->how.type,
-        .n = (int)x->d[0],
-        .c = (int)padded_channels(be, x->d[1]),
-        .h = (int)x->d[2],
-        .w = (int)x->d[3],
-        .k = (int)y->d[1],
-        .kernel = in->window.kernel,
-        .stride = in->window.stride,
-        .pad = in->window.pad,
-        .deterministic = be->how.deterministic,
-        .workspace_most = -1,
-    };
+    struct conv c = {shape_of(p, in->src[0]),
+                     shape_of(p, in->src[1]),
+                     shape_of(p, in->dst[0]),
+                     &w->src[0],
+                     &w->src[1],
+                     &w->dst[0],
+                     BST_CONV_FWD,
+                     NHWC};
+    if (in->op == BST_I_CONV_BWD_DATA)
+        c = (struct conv){c.y,        c.filter,          c.x, &w->dst[0], &w->src[1],
+                          &w->src[0], BST_CONV_BWD_DATA, NHWC};
+    if (in->op == BST_I_CONV_BWD_WEIGHT)
+        c = (struct conv){
+            c.x, c.y, c.filter, &w->src[0], &w->dst[0], &w->src[1], BST_CONV_BWD_WEIGHT, NHWC};
+    return c;
 }
 
-/* cuDNN's workspace and, where filters are kept in another type than they are used in, room for one
- * such filter. */
-static enum bst_err describe_conv(struct bst_be *be, const struct bst_program *p,
-                                  const struct bst_instr *in, struct bst_wants *w)
+static enum bst_err ask(struct bst_be *be, const struct conv *c, struct bst_window window, bool add,
+                        struct bst_conv_answer *out)
 {
-    struct bst_conv_ask ask;
-    struct bst_conv_answer answer;
-    ask_of(be, p, in, &ask);
-    BST_TRY(bst_conv_planner_ask(be->planner, &ask, &answer));
+    struct bst_conv_ask a = {
+        .pass = c->pass,
+        .type = be->how.type,
+        .n = (int)c->x->d[0],
+        .c = (int)stored_channels(be, c->layout, c->x->d[1]),
+        .h = (int)c->x->d[2],
+        .w = (int)c->x->d[3],
+        .k = (int)c->y->d[1],
+        .kernel = window.kernel,
+        .stride = window.stride,
+        .pad = window.pad,
+        .add = add,
+        .deterministic = true,
+        .workspace_most = WORKSPACE_MOST,
+    };
+    BST_TRY(bst_conv_planner_ask(be->planner, &a, out));
+    a.workspace_most = -1;
+    return out->accepted ? BST_OK : bst_conv_planner_ask(be->planner, &a, out);
+}
+
+/* cuDNN's workspace. Where filters are kept in another type than they are used in, room for one
+ * that is cast; where a gradient is added to and cuDNN has no plan that adds, room for it. */
+static enum bst_err describe_conv(struct bst_be *be, const struct bst_program *p,
+                                  const struct bst_instr *in, uint32_t layout, bool accumulate,
+                                  struct bst_wants *w)
+{
+    struct conv c = conv_of(p, in, w);
+    struct bst_conv_answer answer, adds;
+    c.layout = layout;
+    BST_TRY(ask(be, &c, in->window, false, &answer));
     if (!answer.accepted)
-        return bst_fail(BST_E_LIBRARY, "cuDNN has no plan for this convolution in %s",
-                        bst_conv_type_name(ask.type));
-    w->src[0] = NHWC;
-    if (in->op == BST_I_CONV_BWD_WEIGHT)
-        w->src[1] = NHWC;
-    else
-        w->dst[0] = NHWC;
-    w->scratch_bytes = aligned((size_t)answer.workspace) + aligned(filter_bytes(be, &ask));
+        return bst_fail(BST_E_LIBRARY, "cuDNN has no plan for this convolution in %s on that GPU",
+                        bst_conv_type_name(be->how.type));
+    const size_t filter = layout_bytes(be, c.layout, c.filter);
+    *c.x_layout = c.layout;
+    *c.y_layout = NHWC;
+    w->scratch_bytes = (size_t)answer.workspace;
+    if (is_mixed(be)) {
+        w->scratch_bytes = aligned(w->scratch_bytes) + filter;
+        return BST_OK;
+    }
+    *c.filter_layout = c.layout;
+    if (c.pass == BST_CONV_BWD_WEIGHT && accumulate) {
+        BST_TRY(ask(be, &c, in->window, true, &adds));
+        size_t with = adds.accepted ? (size_t)adds.workspace : aligned(w->scratch_bytes) + filter;
+        w->scratch_bytes = with > w->scratch_bytes ? with : w->scratch_bytes;
+    }
     return BST_OK;
 }
 
@@ -132,7 +164,7 @@ static void describe_bn(const struct bst_program *p, const struct bst_instr *in,
         w->inplace[0] = 1;
         if (residual && in->flags & BST_IF_DY2)
             w->inplace[3] = in->n_src - 1;
-        w->scratch_bytes = aligned(partial_bytes(x)) + aligned(channel);
+        w->scratch_bytes = aligned(partial_bytes(x)) + channel;
         return;
     }
     if (residual)
@@ -169,7 +201,7 @@ static void describe_pointwise(const struct bst_program *p, const struct bst_ins
 static void describe_image(const struct bst_program *p, const struct bst_instr *in,
                            struct bst_wants *w)
 {
-    w->dst[0] = NHWC;
+    w->dst[0] = NHWC_PADDED;
     w->scratch_bytes = (size_t)bst_shape_count(shape_of(p, in->dst[0]));
 }
 
@@ -178,13 +210,14 @@ static void describe_softmax(const struct bst_program *p, const struct bst_instr
 {
     const size_t n = (size_t)shape_of(p, in->src[0])->d[0];
     w->inplace[0] = in->n_dst ? 0 : -1;
-    w->scratch_bytes = aligned(n * 16) + aligned(n * sizeof(int32_t)) + ALIGNMENT;
+    w->scratch_bytes = aligned(n * sizeof(int32_t)) + n * ROW_BYTES;
 }
 
 static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
                              const struct bst_instr *in, bool accumulate, struct bst_wants *w)
 {
-    (void)accumulate;
+    /* As they lie now, or will: an image's padding is known by that. */
+    const uint32_t x = in->op == BST_I_CONV_BWD_DATA ? w->dst[0] : w->src[0];
     for (int k = 0; k < in->n_src; k++)
         w->src[k] = BST_LAYOUT_PLAIN;
     for (int k = 0; k < in->n_dst; k++)
@@ -193,7 +226,7 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
     case BST_I_CONV_FWD:
     case BST_I_CONV_BWD_DATA:
     case BST_I_CONV_BWD_WEIGHT:
-        return describe_conv(be, p, in, w);
+        return describe_conv(be, p, in, x == NHWC_PADDED ? x : NHWC, accumulate, w);
     case BST_I_BN_TRAIN:
     case BST_I_BN_INFER:
     case BST_I_BN_BWD:
@@ -219,6 +252,8 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
     case BST_I_LINEAR_FWD:
     case BST_I_LINEAR_BWD_DATA:
     case BST_I_LINEAR_BWD_WEIGHT:
+        w->scratch_bytes = LT_WORKSPACE;
+        return BST_OK;
     case BST_I_REORDER:
         return BST_OK;
     default:

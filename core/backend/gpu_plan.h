@@ -12,11 +12,7 @@ struct bst_plan_for {       /* borrowed while the backend is open */
     size_t n_properties;
     const char *cache;       /* as for bst_conv_planner_open() */
     enum bst_conv_type type; /* of activations, their gradients and what convolutions work with */
-    bool deterministic;
 };
-
-/* cuBLASLt's workspace, beside the arena for as long as the device is open. */
-#define BST_GPU_CUBLAS_BYTES ((uint64_t)32 << 20)
 
 extern const struct bst_backend bst_backend_gpu_plan; /* not in bst_backends: it cannot run */
 

@@ -120,17 +120,6 @@ static uint64_t capacity_of(const struct bst_mem_cfg *cfg, const struct planner 
                                     : bst_trainer_memory_default(p->cfg.ranks);
 }
 
-static uint64_t libraries_of(const struct planner *p)
-{
-    return p->cfg.plan_for ? BST_GPU_CUBLAS_BYTES : 0;
-}
-
-/* What the trainer may plan with. */
-static uint64_t limit_of(const struct planner *p)
-{
-    return p->capacity > libraries_of(p) ? p->capacity - libraries_of(p) : 1;
-}
-
 static enum bst_err open_trainer(struct planner *p, bool *generated)
 {
     enum bst_err err = bst_trainer_open(&p->cfg, &p->t);
@@ -159,11 +148,11 @@ static enum bst_err open_planner(const struct bst_mem_cfg *cfg, const char *prec
     p->capacity = capacity_of(cfg, p);
     /* Every batch is told what it needs, whether it fits or not; only recomputation on demand goes
      * by what there is. */
-    bst_trainer_set_limit(p->t, p->cfg.recompute.kind == BST_RECOMPUTE_AUTO ? limit_of(p) : 0);
+    bst_trainer_set_limit(p->t, p->cfg.recompute.kind == BST_RECOMPUTE_AUTO ? p->capacity : 0);
     return BST_OK;
 }
 
-static void fill(struct bst_mem_row *row, const struct planner *p, const struct bst_rank_memory *m)
+static void fill(struct bst_mem_row *row, const struct bst_rank_memory *m)
 {
     const struct bst_peak *k = &m->peak;
     row->parameters = m->weights + m->staged;
@@ -175,8 +164,7 @@ static void fill(struct bst_mem_row *row, const struct planner *p, const struct 
     row->data = m->loader;
     row->workspace = k->gradients + k->scratch + k->gaps;
     row->scratch = k->scratch;
-    row->libraries = libraries_of(p);
-    row->total = m->total + row->libraries;
+    row->total = m->total;
     row->host = m->host;
     row->n_again = m->n_again;
     row->again_share = m->again_share;
@@ -205,7 +193,7 @@ static void plan_row(const struct planner *p, const struct bst_mem_report *r, ui
         bst_copy_text(row->why, sizeof row->why, bst_err_text());
         return;
     }
-    fill(row, p, &m);
+    fill(row, &m);
     row->fits = !err && row->total <= p->capacity;
     if (r->fitted[0])
         row->textbook = bst_textbook_bytes(&r->textbook, row->micro);
@@ -216,12 +204,12 @@ static void find_largest(const struct planner *p, struct bst_mem_largest *out)
     struct bst_rank_memory m = {0};
     *out = (struct bst_mem_largest){0};
     label(p, out->recompute, out->precision);
-    bst_trainer_set_limit(p->t, limit_of(p));
+    bst_trainer_set_limit(p->t, p->capacity);
     if (bst_trainer_largest(p->t, LARGEST_MOST / p->cfg.ranks, 1, &out->micro))
         return;
     out->batch = (uint64_t)out->micro * (uint64_t)p->cfg.ranks;
     if (!bst_trainer_plan(p->t, (int64_t)out->batch, 1, &m))
-        out->total = m.total + libraries_of(p);
+        out->total = m.total;
 }
 
 /* Two plans of the net as it is, without recomputation, and what the process takes by then. */

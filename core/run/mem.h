@@ -41,7 +41,6 @@ struct bst_mem_row {
     uint64_t data;
     uint64_t workspace; /* gradients of activations, scratch, gaps */
     uint64_t scratch;   /* of that: what one instruction needs for itself, a library's included */
-    uint64_t libraries; /* cuBLASLt's workspace */
     uint64_t total;
     uint64_t host;      /* beside it, in the host's memory: images on their way to a GPU */
     int n_again;        /* instructions that run a second time */

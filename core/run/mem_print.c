@@ -21,7 +21,6 @@ static void print_row(struct bst_json *j, const struct bst_mem_row *row)
         bst_json_uint(j, "data", row->data);
         bst_json_uint(j, "workspace", row->workspace);
         bst_json_uint(j, "scratch", row->scratch);
-        bst_json_uint(j, "libraries", row->libraries);
         bst_json_uint(j, "total", row->total);
         bst_json_uint(j, "host", row->host);
         bst_json_int(j, "recomputed_instructions", row->n_again);

@@ -51,6 +51,7 @@ static void add_shape(const struct bst_graph *g, const struct bst_node *n)
                               .kernel = n->window.kernel,
                               .stride = n->window.stride,
                               .pad = n->window.pad,
+                              .deterministic = true, /* as the trainer asks */
                               .workspace_most = -1},
                       .first = in[1] == 3};
     for (int i = 0; i < n_shapes; i++) {
