@@ -92,7 +92,7 @@ static int search(const struct tui_call *c, const struct bst_preset *p, int64_t 
     struct bst_fit_result *r = bst_xalloc(sizeof *r);
     enum bst_err err = bst_find_rig_open(p, c->nets, false, &rig);
     if (!err) {
-        struct bst_fit_cfg cfg = {.most = most, .global_batch = p->global_batch_size};
+        struct bst_fit_cfg cfg = {.most = most, .global_batch = (int64_t)rig.live.batch};
         if (isatty(STDERR_FILENO)) {
             rig.find.progress = progress;
             rig.find.arg = (void *)c;

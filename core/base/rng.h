@@ -15,6 +15,8 @@ enum bst_rng_stream {
     BST_RNG_DROPOUT,
     BST_RNG_TEST,
     BST_RNG_BOOTSTRAP,
+    BST_RNG_MASK,
+    BST_RNG_TASK,
 };
 
 struct bst_rng {

@@ -17,7 +17,7 @@ struct bst_dataset {
     void *state;
     struct bst_data_info info;
     size_t sample_bytes;
-    bool distort;
+    bool distort, bucket;
 
     pthread_mutex_t lock; /* guards what follows */
     struct bst_data_bad bad[BAD_KEPT];
@@ -66,6 +66,8 @@ static enum bst_err open_format(struct bst_dataset *ds, const struct bst_data_cf
     struct bst_data_info *info = &ds->info;
     info->n[BST_TRAIN] = limit(info->n[BST_TRAIN], cfg->train_count);
     info->n[BST_EVAL] = limit(info->n[BST_EVAL], cfg->eval_count);
+    if (!info->streams)
+        info->n_labels = 1;
     ds->sample_bytes = (size_t)info->height * (size_t)info->width * (size_t)info->channels;
     return BST_OK;
 }
@@ -77,6 +79,7 @@ enum bst_err bst_dataset_open_format(const struct bst_data_format *format,
     struct bst_dataset *ds = bst_xalloc(sizeof *ds);
     ds->format = format;
     ds->distort = cfg->distort;
+    ds->bucket = cfg->bucket;
     enum bst_err err = open_format(ds, cfg);
     if (err) {
         bst_free(ds);
@@ -94,6 +97,26 @@ enum bst_err bst_dataset_open(const struct bst_data_cfg *cfg, struct bst_dataset
     if (!format)
         return bst_fail(BST_E_ARG, "data format \"%s\" is not known", cfg->format);
     return bst_dataset_open_format(format, cfg, out);
+}
+
+bool bst_dataset_is_sequences(const char *format)
+{
+    const struct bst_data_format *f = find_format(format);
+    return f && f->get_tokens;
+}
+
+enum bst_err bst_dataset_usual(const struct bst_data_cfg *cfg, struct bst_data_info *out)
+{
+    const struct bst_data_format *f = find_format(cfg->format);
+    void *state = NULL;
+    *out = (struct bst_data_info){0};
+    if (!f || !f->get_tokens)
+        return bst_fail(BST_E_ARG, "%s is no set of sequences", cfg->format);
+    if (f->usual)
+        return f->usual(cfg, out);
+    BST_TRY(f->open(cfg, &state, out));
+    f->close(state);
+    return BST_OK;
 }
 
 void bst_dataset_close(struct bst_dataset *ds)
@@ -131,6 +154,27 @@ enum bst_err bst_dataset_get(const struct bst_dataset *ds, enum bst_part part, i
         bst_distort(out, ds->info.height, ds->info.width, ds->info.channels, key);
     }
     return err;
+}
+
+enum bst_err bst_dataset_get_tokens(const struct bst_dataset *ds, enum bst_part part, int64_t index,
+                                    uint64_t key, const struct bst_token_sample *out)
+{
+    BST_ASSERT(index >= 0 && index < ds->info.n[part]);
+    return ds->format->get_tokens(ds->state, part, index, key, out);
+}
+
+struct bst_token_count bst_dataset_count(const struct bst_dataset *ds, enum bst_part part,
+                                         int64_t index)
+{
+    struct bst_token_count c = ds->info.each;
+    if (ds->format->measure)
+        ds->format->measure(ds->state, part, index, &c);
+    return c;
+}
+
+bool bst_dataset_buckets(const struct bst_dataset *ds)
+{
+    return ds->bucket && ds->format->measure;
 }
 
 bool bst_dataset_is_bad_sample(enum bst_err err)

@@ -17,6 +17,13 @@ BST_MUST_USE enum bst_err bst_dataset_get(const struct bst_dataset *ds, enum bst
                                           int64_t index, uint64_t key, uint8_t *out,
                                           int32_t *label);
 
+/* The same of a set of sequences. */
+BST_MUST_USE enum bst_err bst_dataset_get_tokens(const struct bst_dataset *ds, enum bst_part part,
+                                                 int64_t index, uint64_t key,
+                                                 const struct bst_token_sample *out);
+/* Whether samples of like length are to come together. */
+bool bst_dataset_buckets(const struct bst_dataset *ds);
+
 /* True for errors that lie in the sample itself, so that another may stand in for it. */
 bool bst_dataset_is_bad_sample(enum bst_err err);
 

@@ -43,6 +43,7 @@ struct slot {
     uint8_t *images;
     int64_t *index;
     int32_t *labels;
+    int32_t *tokens[BST_DATA_STREAMS], *lengths[BST_DATA_STREAMS], *pair; /* of sequences */
 };
 
 struct range {
@@ -53,6 +54,7 @@ struct range {
 struct bst_loader {
     struct bst_loader_cfg cfg;
     const struct bst_data_info *info;
+    struct bst_order *order;
     size_t sample_bytes, block_bytes;
     void *block; /* of all slots */
     struct slot *slots;
@@ -69,6 +71,25 @@ struct bst_loader {
     atomic_bool over; /* also read without the lock */
 };
 
+/* Sample `index` as item i. */
+static enum bst_err get(const struct bst_loader *l, struct slot *s, int i, int64_t index,
+                        uint64_t key)
+{
+    const struct bst_loader_cfg *cfg = &l->cfg;
+    const struct bst_data_info *info = l->info;
+    struct bst_token_sample t;
+    if (!info->streams)
+        return bst_dataset_get(cfg->ds, cfg->part, index, key,
+                               s->images + (size_t)i * l->sample_bytes, &s->labels[i]);
+    for (int k = 0; k < BST_DATA_STREAMS; k++) {
+        t.tokens[k] = s->tokens[k] + (size_t)i * (size_t)info->length[k];
+        t.length[k] = s->lengths[k] + i;
+    }
+    t.labels = s->labels + (size_t)i * (size_t)info->n_labels;
+    t.pair = s->pair + i;
+    return bst_dataset_get_tokens(cfg->ds, cfg->part, index, key, &t);
+}
+
 /* Fills one item with its sample or, if that cannot be read, the nearest later one that can. */
 static enum bst_err fill_item(const struct bst_loader *l, struct slot *s, int i,
                               struct bad_item *bad)
@@ -76,15 +97,12 @@ static enum bst_err fill_item(const struct bst_loader *l, struct slot *s, int i,
     const struct bst_loader_cfg *cfg = &l->cfg;
     int64_t n = l->info->n[cfg->part];
     uint64_t position = s->first + (uint64_t)i, key = 0;
-    int64_t index = (int64_t)position;
-    if (cfg->part == BST_TRAIN) {
-        index = bst_sampler_index(cfg->seed, n, position, cfg->shuffle);
+    int64_t index = bst_order_index(l->order, position);
+    if (cfg->part == BST_TRAIN)
         key = bst_augment_key(cfg->seed, position / (uint64_t)n, index);
-    }
-    uint8_t *out = s->images + (size_t)i * l->sample_bytes;
     s->index[i] = index;
     bad->item = -1;
-    enum bst_err err = bst_dataset_get(cfg->ds, cfg->part, index, key, out, &s->labels[i]);
+    enum bst_err err = get(l, s, i, index, key);
     if (!bst_dataset_is_bad_sample(err))
         return err;
     bad->item = i;
@@ -92,7 +110,7 @@ static enum bst_err fill_item(const struct bst_loader *l, struct slot *s, int i,
     snprintf(bad->reason, sizeof bad->reason, "%s", bst_err_text());
     for (int k = 1; k <= SUBSTITUTES && bst_dataset_is_bad_sample(err); k++) {
         s->index[i] = (index + k) % n;
-        err = bst_dataset_get(cfg->ds, cfg->part, s->index[i], key, out, &s->labels[i]);
+        err = get(l, s, i, s->index[i], key);
     }
     return err ? bst_fail(err, "%s (nor can the %d samples after it be read)", bad->reason,
                           SUBSTITUTES)
@@ -234,27 +252,69 @@ static size_t round_up(size_t bytes)
 
 /* A slot's parts, each on cache lines of its own. */
 struct carve {
-    size_t images, index, labels, block; /* bytes; block: of all slots */
+    size_t images, index, labels, tokens[BST_DATA_STREAMS], length; /* bytes; the last: each of the
+                                                                       lengths and pairs */
+    size_t slot, block;                                             /* block: of all slots */
 };
+
+/* At the end of a slot that takes `*all` bytes so far: most · each reals of `size`. */
+static bool add_part(size_t most, int each, size_t size, size_t *part, size_t *all)
+{
+    size_t n;
+    if (!bst_mul_size(most, (size_t)each, &n) || !bst_mul_size(n, size, part) ||
+        !bst_add_size(*part, LINE, &n))
+        return false;
+    *part = round_up(*part);
+    return bst_add_size(*all, *part, all);
+}
 
 static bool plan_carve(const struct bst_loader_cfg *cfg, struct carve *c)
 {
     const struct bst_data_info *info = bst_dataset_info(cfg->ds);
-    size_t most = (size_t)cfg->max_batch, slot = 0;
+    size_t most = (size_t)cfg->max_batch, lengths = 0;
     size_t sample = (size_t)info->height * (size_t)info->width * (size_t)info->channels;
-    c->index = round_up(most * sizeof(int64_t));
-    c->labels = round_up(most * sizeof(int32_t));
-    if (!bst_mul_size(most, sample, &c->images) || !bst_add_size(c->images, LINE, &slot))
+    *c = (struct carve){0};
+    if (!add_part(most, 1, sample, &c->images, &c->slot) ||
+        !add_part(most, 1, sizeof(int64_t), &c->index, &c->slot) ||
+        !add_part(most, info->n_labels, sizeof(int32_t), &c->labels, &c->slot))
         return false;
-    c->images = round_up(c->images);
-    return bst_add_size(c->images, c->index + c->labels, &slot) &&
-           bst_mul_size(slot, (size_t)cfg->slots, &c->block);
+    if (info->streams) {
+        for (int k = 0; k < BST_DATA_STREAMS; k++)
+            if (!add_part(most, info->length[k], sizeof(int32_t), &c->tokens[k], &c->slot))
+                return false;
+        c->length = round_up(most * sizeof(int32_t));
+        lengths = (BST_DATA_STREAMS + 1) * c->length;
+    }
+    return bst_add_size(c->slot, lengths, &c->slot) &&
+           bst_mul_size(c->slot, (size_t)cfg->slots, &c->block);
 }
 
 size_t bst_loader_bytes_for(const struct bst_loader_cfg *cfg)
 {
     struct carve c;
     return plan_carve(cfg, &c) ? c.block : SIZE_MAX;
+}
+
+static int32_t *next_part(uint8_t **at, size_t bytes)
+{
+    uint8_t *part = *at;
+    *at += bytes;
+    return (int32_t *)(void *)part;
+}
+
+static void carve_slot(struct slot *s, const struct carve *c, bool sequences, uint8_t *at)
+{
+    s->images = at;
+    at += c->images;
+    s->index = (int64_t *)(void *)at;
+    at += c->index;
+    s->labels = next_part(&at, c->labels);
+    for (int k = 0; k < BST_DATA_STREAMS && sequences; k++) {
+        s->tokens[k] = next_part(&at, c->tokens[k]);
+        s->lengths[k] = next_part(&at, c->length);
+    }
+    if (sequences)
+        s->pair = next_part(&at, c->length);
 }
 
 /* One block for all slots. */
@@ -265,12 +325,8 @@ static enum bst_err carve_slots(struct bst_loader *l)
         return bst_fail(BST_E_NOMEM, "loader: a batch of more bytes than can be");
     BST_TRY(bst_alloc(c.block, &l->block));
     l->block_bytes = c.block;
-    for (int i = 0; i < l->cfg.slots; i++) {
-        uint8_t *at = (uint8_t *)l->block + (size_t)i * (c.images + c.index + c.labels);
-        l->slots[i].images = at;
-        l->slots[i].index = (int64_t *)(void *)(at + c.images);
-        l->slots[i].labels = (int32_t *)(void *)(at + c.images + c.index);
-    }
+    for (int i = 0; i < l->cfg.slots; i++)
+        carve_slot(&l->slots[i], &c, l->info->streams, (uint8_t *)l->block + (size_t)i * c.slot);
     return BST_OK;
 }
 
@@ -294,10 +350,13 @@ enum bst_err bst_loader_new(const struct bst_loader_cfg *cfg, struct bst_loader 
     l->cfg = *cfg;
     l->info = bst_dataset_info(cfg->ds);
     l->sample_bytes = (size_t)l->info->height * (size_t)l->info->width * (size_t)l->info->channels;
+    for (int k = 0; k < l->info->streams; k++)
+        l->sample_bytes += (size_t)l->info->length[k] * sizeof(int32_t);
     size_t chunk = CHUNK_BYTES / l->sample_bytes;
     l->chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : (int)chunk;
     l->slots = bst_xcalloc((size_t)cfg->slots, sizeof *l->slots);
     l->threads = bst_xcalloc((size_t)cfg->threads, sizeof *l->threads);
+    l->order = bst_order_new(cfg->ds, cfg->part, cfg->shuffle, cfg->seed);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     init_monotonic(&l->filled);
@@ -328,6 +387,7 @@ void bst_loader_free(struct bst_loader *l)
     pthread_cond_destroy(&l->filled);
     pthread_cond_destroy(&l->work);
     pthread_mutex_destroy(&l->lock);
+    bst_order_free(l->order);
     bst_free(l->slots);
     bst_free(l->threads);
     bst_free(l);
@@ -451,6 +511,23 @@ static enum bst_err note_bad(struct bst_loader *l, struct slot *s)
     return s->err ? bst_fail(s->err, "%s", s->words) : BST_OK;
 }
 
+static struct bst_batch batch_of(const struct bst_loader *l, const struct slot *s)
+{
+    const struct bst_data_info *info = l->info;
+    struct bst_batch b = {.images = info->streams ? NULL : s->images,
+                          .labels = s->labels,
+                          .index = s->index,
+                          .n = s->n,
+                          .n_bad = s->n_bad,
+                          .slot = (int)(s - l->slots)};
+    for (int k = 0; k < info->streams; k++) {
+        b.tokens[k] = s->tokens[k];
+        b.lengths[k] = info->padded ? s->lengths[k] : NULL;
+    }
+    b.pair = info->streams ? s->pair : NULL;
+    return b;
+}
+
 static enum bst_err check_range(const struct bst_loader *l, uint64_t first, int n)
 {
     if (n < 1 || n > l->cfg.max_batch)
@@ -496,12 +573,7 @@ enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, int n, const 
     l->waited += bst_clock_now() - start;
     pthread_mutex_unlock(&l->lock);
     if (!err)
-        *out = (struct bst_batch){.images = s->images,
-                                  .labels = s->labels,
-                                  .index = s->index,
-                                  .n = n,
-                                  .n_bad = s->n_bad,
-                                  .slot = (int)(s - l->slots)};
+        *out = batch_of(l, s);
     return err;
 }
 

@@ -43,12 +43,7 @@ enum bst_err bst_find_rig_open(const struct bst_preset *preset, const struct bst
         return bst_fail(BST_E_IO, "eventfd: %s", strerror(errno));
     BST_TRY(bst_signals_start(&rig->interrupt, rig->wake_fd, &rig->signals));
     BST_TRY(open_trainer(preset, nets, rig));
-    struct bst_plan_env env = {
-        .dataset = (uint64_t)bst_trainer_data(rig->trainer)->n[BST_TRAIN],
-        .ranks = (uint64_t)rig->cfg.ranks,
-        .form = BST_MOMENTUM_RATE_OUTSIDE,
-        .no_momentum = !bst_optimizer_info(rig->cfg.optim.kind)->momentum,
-    };
+    struct bst_plan_env env = bst_start_env(preset, &rig->cfg, rig->trainer);
     BST_TRY(bst_start_live(preset, &env, &rig->live));
     if (with_split) {
         struct bst_live *l = &rig->live;

@@ -10,6 +10,8 @@ static const struct bst_field live_fields[] = {
     L(U64, clip_interval), L(F64, weight_decay), L(F64, momentum),   L(F64, label_smoothing),
     L(STR, preset),
 };
+/* Not in the files of older versions. */
+static const struct bst_field live_fields_since[] = {L(U64, batch_tokens)};
 #undef L
 
 #define P(kind, name) BST_FIELD(struct bst_split, kind, name)
@@ -45,6 +47,8 @@ void bst_live_print(const struct bst_live *live, const char *key, struct bst_jso
 {
     bst_json_open(j, key, '{');
     bst_fields_print(live_fields, COUNT(live_fields), live, j);
+    if (live->batch_tokens)
+        bst_fields_print(live_fields_since, COUNT(live_fields_since), live, j);
     bst_json_str(j, "rule", bst_lr_rule_name(live->rule));
     bst_json_open(j, "split", '{');
     bst_fields_print(split_fields, COUNT(split_fields), &live->split, j);
@@ -84,6 +88,7 @@ enum bst_err bst_live_read(const json_t *o, struct bst_live *out)
     enum bst_diag refused;
     *out = (struct bst_live){0};
     BST_TRY(need(o, live_fields, COUNT(live_fields), out));
+    bst_fields_read(live_fields_since, COUNT(live_fields_since), o, out);
     BST_TRY(need(json_object_get(o, "split"), split_fields, COUNT(split_fields), &out->split));
     BST_TRY(read_schedule(json_object_get(o, "schedule"), &out->schedule));
     if (!bst_lr_rule_by_name(bst_json_text(o, "rule"), &out->rule))

@@ -50,19 +50,21 @@ static enum bst_err load(const struct bst_mem_cfg *cfg, const char *precision,
 }
 
 /* Where the data are not here, generated ones of the same size are planned for. */
-static void use_generated(struct planner *p)
+static enum bst_err use_generated(struct planner *p)
 {
     struct bst_net_cfg *n = &p->cfg.net_cfg;
-    bst_preset_usual_shape(&p->preset, n);
-    p->cfg.data.format = "shapes";
+    BST_TRY(bst_preset_usual_shape(&p->preset, p->cfg.net->input, n));
+    p->cfg.data.format = n->length[0] ? "random" : "shapes";
     p->cfg.data.path = NULL;
+    p->cfg.data.length = n->length[0];
     p->cfg.data.image_size = n->height;
     p->cfg.data.channels = n->in_channels;
-    p->cfg.data.classes = 0;
+    p->cfg.data.classes = n->length[0] ? n->classes : 0;
     if (!p->cfg.data.train_count)
         p->cfg.data.train_count = INT32_MAX;
     if (!p->cfg.data.eval_count)
         p->cfg.data.eval_count = INT32_MAX;
+    return BST_OK;
 }
 
 static void label(const struct planner *p, char recompute[64], char precision[8])
@@ -125,7 +127,7 @@ static enum bst_err open_trainer(struct planner *p, bool *generated)
     enum bst_err err = bst_trainer_open(&p->cfg, &p->t);
     if (err != BST_E_NOTFOUND)
         return err;
-    use_generated(p);
+    BST_TRY(use_generated(p));
     *generated = true;
     return bst_trainer_open(&p->cfg, &p->t);
 }
@@ -232,8 +234,8 @@ static enum bst_err fit_textbook(const struct bst_mem_cfg *cfg, struct bst_mem_r
     r->saving = bst_trainer_save_bytes(p.t);
     const struct bst_data_info *d = bst_trainer_data(p.t);
     r->textbook.parameters = (double)bst_trainer_n_parameters(p.t);
-    r->textbook.inputs = (double)d->height * d->width * d->channels;
-    r->textbook.outputs = bst_trainer_classes(p.t);
+    r->textbook.inputs = (double)d->height * d->width * d->channels + d->length[0] + d->length[1];
+    r->textbook.outputs = (double)bst_trainer_classes(p.t) * d->n_labels;
     enum bst_err err = BST_OK;
     for (int i = 0; i < 2 && !err; i++) {
         struct bst_rank_memory m;
@@ -259,6 +261,10 @@ static enum bst_err add_setting(const struct bst_mem_cfg *cfg, const char *preci
     BST_TRY(open_planner(cfg, precision, recompute, &p, &r->generated, errs));
     if (!n) {
         uint64_t own = (uint64_t)p.preset.global_batch_size;
+        uint64_t all = bst_trainer_epoch_tokens(p.t);
+        if (p.preset.batch_unit == BST_BATCH_TOKENS && all)
+            own = bst_split_samples_of_tokens(own, all,
+                                              (uint64_t)bst_trainer_data(p.t)->n[BST_TRAIN]);
         for (uint64_t part = 4; part; part /= 2)
             if (own / part >= (uint64_t)p.cfg.ranks)
                 usual[n++] = own / part;

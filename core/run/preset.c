@@ -349,6 +349,9 @@ static void settle_defaults(struct bst_preset *p)
     const struct bst_optimizer_info *o = bst_optimizer_info((enum bst_optimizer)p->optimizer);
     if (p->origin[BST_PARAM_lr_scaling] == BST_ORIGIN_DEFAULT)
         p->lr_scaling = (int)bst_lr_rule_default(o->adaptive);
+    if (p->batch_unit == BST_BATCH_TOKENS &&
+        p->origin[BST_PARAM_lr_base_batch_size] == BST_ORIGIN_DEFAULT)
+        p->lr_base_batch_size = p->global_batch_size;
 }
 
 enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *label, const char *yaml,

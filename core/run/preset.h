@@ -11,10 +11,12 @@
 #include "core/base/err.h"
 #include "core/base/sb.h"
 #include "core/base/text.h"
+#include "core/graph/net.h"
 #include "core/tune/interval.h"
 #include "core/tune/lr_rule.h"
 #include "core/tune/optimizer.h"
 #include "core/tune/schedule.h"
+#include "core/tune/split.h"
 
 enum {
     BST_PRESET_ID = 65, /* bst_text_is_name and a NUL */
@@ -110,6 +112,7 @@ struct bst_preset_recompute {
     X(PRECISION)                                                                                   \
     X(AUGMENT)                                                                                     \
     X(ADVISE)                                                                                      \
+    X(BATCH_UNIT)                                                                                  \
     X(MEASURE)                                                                                     \
     X(LR_RULE)                                                                                     \
     X(SCHEDULE)                                                                                    \
@@ -146,6 +149,7 @@ enum bst_kind {
 #define BST_FIELD_AUGMENT(f) int f
 #define BST_FIELD_MEASURE(f) int f
 #define BST_FIELD_ADVISE(f) int f
+#define BST_FIELD_BATCH_UNIT(f) int f
 #define BST_FIELD_LR_RULE(f) int f
 #define BST_FIELD_SCHEDULE(f) int f
 #define BST_FIELD_WARMUP(f) int f
@@ -221,7 +225,6 @@ bool bst_param_by_key(const char *key, enum bst_param_id *out);
 
 /* Where presets are looked for, first match first, and the names that keys may hold; what is NULL
  * is not checked. Borrowed. */
-struct bst_net_table;
 struct bst_preset_env {
     const char *const *dirs; /* NULL-terminated, as are the lists */
     const char *const *nets, *const *formats, *const *backends;
@@ -258,11 +261,11 @@ BST_MUST_USE enum bst_err bst_preset_parse(const struct bst_preset_env *env, con
                                            struct bst_preset_errors *errs);
 
 /* The net's configuration as far as the preset says it; what it leaves to the data is 0. */
-struct bst_net_cfg;
 void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg);
-/* Sizes that the data decide, where the preset leaves them open: those of the format's usual files.
- */
-void bst_preset_usual_shape(const struct bst_preset *p, struct bst_net_cfg *cfg);
+/* Sizes that the data decide, where the preset leaves them open: those of the format's usual files,
+ * for a net that reads sequences or does not. */
+BST_MUST_USE enum bst_err bst_preset_usual_shape(const struct bst_preset *p,
+                                                 enum bst_net_input input, struct bst_net_cfg *cfg);
 /* What the compiler takes; `layers` is storage for it, and the preset is borrowed. */
 struct bst_recompute;
 void bst_preset_recompute(const struct bst_preset *p, const char *layers[BST_PRESET_LAYERS],

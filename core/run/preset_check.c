@@ -58,7 +58,8 @@ static void check_batch(const struct check *k)
     const struct bst_preset *p = k->p;
     long long batch = p->global_batch_size, devices = p->devices.count;
     long long micro = p->micro_batch_size, steps = p->gradient_accumulation_steps;
-    if (!batch_known(k))
+    /* What a batch of tokens comes to in samples, the data tell. */
+    if (!batch_known(k) || !KNOWN(k, BST_PARAM_batch_unit) || p->batch_unit == BST_BATCH_TOKENS)
         return;
     if (batch < devices)
         bst_complain(k->c, at(k, BST_PARAM_global_batch_size, BST_PARAM_devices_count),
@@ -123,6 +124,10 @@ static void check_rate(const struct check *k)
         bst_complain(k->c, at(k, BST_PARAM_lr_scaling, BST_PARAM_micro_batch_size),
                      "lr_scaling: sqrt-accumulate needs micro_batch_size or "
                      "gradient_accumulation_steps, since memory must not decide the rate");
+    if (KNOWN(k, BST_PARAM_lr_scaling, BST_PARAM_batch_unit) &&
+        p->lr_scaling == BST_LR_RULE_SQRT_ACCUMULATE && p->batch_unit == BST_BATCH_TOKENS)
+        bst_complain(k->c, at(k, BST_PARAM_lr_scaling, BST_PARAM_batch_unit),
+                     "lr_scaling: sqrt-accumulate goes by samples, but batch_unit is tokens");
     if (warms && scaled && rate && start && peak > 0 && p->warmup_start_lr > peak)
         bst_complain(k->c, at(k, BST_PARAM_warmup_start_lr, BST_PARAM_learning_rate),
                      "warmup_start_lr: %g is above the peak of %g at a batch of %lld",
@@ -186,6 +191,17 @@ static void check_data(const struct check *k)
                          "%s: %d numbers, but model.in_channels is %d", bst_param_at(id)->key, n,
                          channels);
     }
+    const struct bst_numbers *special = &p->data.special_tokens;
+    bool whole = special->n == 4;
+    for (int i = 0; i < special->n; i++)
+        whole = whole && special->v[i] == floor(special->v[i]);
+    if (KNOWN(k, BST_PARAM_data_special_tokens) && !whole)
+        bst_complain(k->c, at(k, BST_PARAM_data_special_tokens, BST_PARAM_data_special_tokens),
+                     "data.special_tokens: must be four whole numbers: padding, start, separator "
+                     "and mask");
+    if (KNOWN(k, BST_PARAM_data_token_bytes) && p->data.token_bytes == 3)
+        bst_complain(k->c, at(k, BST_PARAM_data_token_bytes, BST_PARAM_data_token_bytes),
+                     "data.token_bytes: 3, expected 2 or 4");
     if (KNOWN(k, BST_PARAM_data_format, BST_PARAM_data_path) &&
         strcmp(p->data.format, "imagefolder") == 0 && !*p->data.path)
         bst_complain(k->c, at(k, BST_PARAM_data_path, BST_PARAM_data_format),
@@ -220,7 +236,8 @@ static void check_net(const struct check *k, const struct bst_net_table *table)
                        BST_PARAM_model_in_channels, BST_PARAM_model_stem, BST_PARAM_model_layers,
                        BST_PARAM_model_heads, BST_PARAM_model_hidden, BST_PARAM_model_positions,
                        BST_PARAM_model_dropout, BST_PARAM_model_norm_first, BST_PARAM_data_format,
-                       BST_PARAM_data_image_size, BST_PARAM_data_mean, BST_PARAM_data_std))
+                       BST_PARAM_data_image_size, BST_PARAM_data_mean, BST_PARAM_data_std,
+                       BST_PARAM_data_length, BST_PARAM_data_digits))
         bst_preset_check_net(k->r, table, k->c);
 }
 

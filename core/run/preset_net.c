@@ -6,9 +6,26 @@
 
 #include "core/graph/compile.h"
 #include "core/graph/net.h"
+#include "core/run/start.h"
 
-void bst_preset_usual_shape(const struct bst_preset *p, struct bst_net_cfg *cfg)
+static enum bst_err usual_sequences(const struct bst_preset *p, enum bst_net_input input,
+                                    struct bst_net_cfg *cfg)
 {
+    struct bst_data_cfg data = bst_start_data_cfg(p);
+    struct bst_data_info info;
+    data.input = input;
+    BST_TRY(bst_dataset_usual(&data, &info));
+    for (int i = 0; i < BST_MAX_STREAMS; i++)
+        cfg->length[i] = info.length[i];
+    cfg->classes = info.classes;
+    return BST_OK;
+}
+
+enum bst_err bst_preset_usual_shape(const struct bst_preset *p, enum bst_net_input input,
+                                    struct bst_net_cfg *cfg)
+{
+    if (input != BST_INPUT_IMAGES)
+        return usual_sequences(p, input, cfg);
     static const struct {
         const char *format;
         int size, channels, classes;
@@ -22,6 +39,7 @@ void bst_preset_usual_shape(const struct bst_preset *p, struct bst_net_cfg *cfg)
     cfg->height = cfg->width = p->data.image_size ? (int)p->data.image_size : usual[i].size;
     cfg->in_channels = p->model.in_channels ? (int)p->model.in_channels : usual[i].channels;
     cfg->classes = p->model.classes ? (int)p->model.classes : usual[i].classes;
+    return BST_OK;
 }
 
 void bst_preset_net_cfg(const struct bst_preset *p, struct bst_net_cfg *cfg)
@@ -71,8 +89,20 @@ void bst_preset_check_net(const struct bst_preset_read *r, const struct bst_net_
     const struct bst_net *net = bst_net_find(nets, p->model.name);
     if (!net)
         return; /* complained of by name */
+    if (bst_dataset_is_sequences(p->data.format) != (net->input != BST_INPUT_IMAGES)) {
+        bst_complain(c, bst_preset_place(r, BST_PARAM_data_format, BST_PARAM_model_name),
+                     net->input == BST_INPUT_IMAGES
+                         ? "data.format: %s is a set of sequences, %s takes images"
+                         : "data.format: %s is a set of images, %s takes sequences",
+                     p->data.format, p->model.name);
+        return;
+    }
     bst_preset_net_cfg(p, &cfg);
-    bst_preset_usual_shape(p, &cfg);
+    if (bst_preset_usual_shape(p, net->input, &cfg)) {
+        bst_complain(c, bst_preset_place(r, BST_PARAM_data_format, BST_PARAM_data_length),
+                     "data: %s", bst_err_text());
+        return;
+    }
     struct bst_graph *g = bst_graph_new(1);
     bool built = !net->build(&cfg, g);
     if (!built)

@@ -65,6 +65,7 @@ static const char *const precisions[] = {BST_PRECISIONS(X)};
 static const char *const augments[] = {BST_AUGMENTS(X)};
 static const char *const measures[] = {BST_MEASURES(X)};
 static const char *const advises[] = {BST_ADVISE(X)};
+static const char *const units[] = {BST_BATCH_UNITS(X)};
 static const char *const rules[] = {BST_LR_RULES(X)};
 static const char *const schedules[] = {BST_SCHEDULES(X)};
 static const char *const warmups[] = {BST_WARMUPS(X)};
@@ -82,7 +83,7 @@ static const struct {
     [BST_KIND_PRECISION] = CHOICES(precisions), [BST_KIND_AUGMENT] = CHOICES(augments),
     [BST_KIND_LR_RULE] = CHOICES(rules),        [BST_KIND_SCHEDULE] = CHOICES(schedules),
     [BST_KIND_WARMUP] = CHOICES(warmups),       [BST_KIND_MEASURE] = CHOICES(measures),
-    [BST_KIND_ADVISE] = CHOICES(advises),
+    [BST_KIND_ADVISE] = CHOICES(advises),       [BST_KIND_BATCH_UNIT] = CHOICES(units),
 };
 
 const struct bst_param_info *bst_param_at(enum bst_param_id id)

@@ -40,7 +40,8 @@ static void fill_identity(struct bst_session *s)
     bst_copy_text(st->preset, sizeof st->preset, info->preset);
     bst_copy_text(st->net, sizeof st->net, s->preset.model.name);
     bst_copy_text(st->data, sizeof st->data, s->preset.data.format);
-    bst_copy_text(st->optimizer, sizeof st->optimizer, "sgd");
+    bst_copy_text(st->optimizer, sizeof st->optimizer,
+                  bst_optimizer_info((enum bst_optimizer)s->preset.optimizer)->name);
     bst_copy_text(st->precision, sizeof st->precision, "fp32");
     st->pid = info->pid;
     if (s->preset.grad_norm_band.n == 2) {
@@ -112,12 +113,7 @@ static enum bst_err open_trainer(struct bst_session *s)
     BST_TRY(bst_trainer_open(&s->train_cfg, &s->trainer));
     open_monitor(s);
     BST_TRY(bst_start_check_data(&s->preset, bst_trainer_data(s->trainer)));
-    s->env = (struct bst_plan_env){
-        .dataset = (uint64_t)bst_trainer_data(s->trainer)->n[BST_TRAIN],
-        .ranks = (uint64_t)s->train_cfg.ranks,
-        .form = BST_MOMENTUM_RATE_OUTSIDE,
-        .no_momentum = !bst_optimizer_info(s->train_cfg.optim.kind)->momentum,
-    };
+    s->env = bst_start_env(&s->preset, &s->train_cfg, s->trainer);
     if (s->preset.noise_scale == BST_MEASURE_SPLIT && s->train_cfg.ranks == 1)
         s->env.least_accumulate = 2;
     bst_noise_init(&s->at.noise, BST_NOISE_SPAN);
@@ -126,8 +122,7 @@ static enum bst_err open_trainer(struct bst_session *s)
 
 static enum bst_err interval(const struct bst_session *s, struct bst_interval iv, uint64_t *out)
 {
-    struct bst_scale scale = {s->env.dataset, (uint64_t)s->preset.global_batch_size,
-                              s->live_start.schedule.total};
+    struct bst_scale scale = {s->env.dataset, s->live_start.batch, s->live_start.schedule.total};
     *out = 0;
     if (!(iv.value > 0))
         return BST_OK;

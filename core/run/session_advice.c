@@ -18,10 +18,10 @@ static void follow_settings(struct bst_session *s)
 {
     const struct bst_live *l = &s->live;
     const struct bst_status *st = &s->status;
-    double dataset = (double)s->env.dataset;
+    double dataset = (double)s->env.dataset, tokens = (double)s->env.tokens / dataset;
     struct bst_advice_settings set = {
         .batch = (double)l->batch,
-        .base_batch = (double)s->preset.lr_base_batch_size,
+        .base_batch = (double)s->preset.lr_base_batch_size / (tokens > 0 ? tokens : 1),
         .unscaled = l->rule == BST_LR_RULE_NONE,
         .micro = (double)l->split.micro,
         .ranks = (int)s->env.ranks,
@@ -29,6 +29,7 @@ static void follow_settings(struct bst_session *s)
         .epochs = (double)l->schedule.total / dataset,
         .warmup_epochs = (double)bst_schedule_warmup_end(&l->schedule) / dataset,
         .dataset = dataset,
+        .tokens_a_sample = tokens,
         .peak = l->schedule.peak,
         .band = {st->grad_low.value, st->grad_high.value},
     };
@@ -46,7 +47,8 @@ static void look_at_layers(struct bst_session *s, const struct bst_update_result
         bst_advisor_layer(&s->advisor, l[i].name, l[i].grad_norm, l[i].weight_norm);
         weights += l[i].weight_norm * l[i].weight_norm;
     }
-    if (weights > 0)
+    /* The others' steps are not the gradient's length times the rate. */
+    if (weights > 0 && s->preset.optimizer == BST_OPTIMIZER_SGD)
         bst_advisor_step(&s->advisor, res->lr_used * res->grad_norm / sqrt(weights));
 }
 

@@ -8,8 +8,7 @@
 
 static enum bst_err due_at(const struct bst_session *s, int i, uint64_t *out)
 {
-    struct bst_scale scale = {s->env.dataset, (uint64_t)s->preset.global_batch_size,
-                              s->live_start.schedule.total};
+    struct bst_scale scale = {s->env.dataset, s->live_start.batch, s->live_start.schedule.total};
     return bst_interval_samples(s->preset.changes.v[i].at, &scale, out);
 }
 

@@ -99,10 +99,11 @@ static void fill_settings(struct bst_session *s)
     bst_copy_text(st->preset, sizeof st->preset, l->preset[0] ? l->preset : s->info.preset);
     st->samples_total = l->schedule.total;
     st->global_batch = (int64_t)l->batch;
+    st->batch_tokens = l->batch_tokens;
     st->micro_batch = (int)l->split.micro;
     st->accumulation = (int)l->split.accumulate;
     st->warmup_samples = bst_schedule_warmup_end(&l->schedule);
-    st->momentum = l->momentum;
+    st->momentum = s->env.no_momentum ? 0 : l->momentum;
     st->weight_decay = l->weight_decay;
     st->max_grad_norm = l->max_grad_norm;
     st->label_smoothing = l->label_smoothing;

@@ -47,6 +47,10 @@ static void write_update(struct bst_session *s, const struct bst_update_req *req
     bst_json_uint(&j, "micro_batch_size", split->micro);
     bst_json_uint(&j, "gradient_accumulation_steps", split->accumulate);
     bst_json_num(&j, "samples_per_sec", (double)req->batch / res->seconds);
+    if (res->tokens_used) {
+        bst_json_int(&j, "tokens", res->tokens_used);
+        bst_json_num(&j, "tokens_per_sec", (double)res->tokens_used / res->seconds);
+    }
     bst_json_num(&j, "loss_scale", 1);
     bst_json_num(&j, "accuracy", res->accuracy);
     bst_json_num(&j, "elapsed", bst_session_elapsed(s));
@@ -133,6 +137,8 @@ static void show_update(struct bst_session *s, const struct bst_update_req *req,
     struct bst_status *st = &s->status;
     double rate = (double)req->batch / res->seconds;
     s->rate_mean = s->rate_mean > 0 ? s->rate_mean + RATE_SHARE * (rate - s->rate_mean) : rate;
+    double tokens = (double)res->tokens_used / (double)req->batch;
+    st->tokens_per_sec = bst_metric_of(tokens > 0 ? s->rate_mean * tokens : NAN);
     st->learning_rate = bst_metric_of(req->lr);
     st->loss = bst_metric_of(res->loss);
     st->train_accuracy = bst_metric_of(res->accuracy);
@@ -209,6 +215,10 @@ static void write_eval(struct bst_session *s, const struct bst_eval_result *res)
     bst_json_num(&j, "loss", res->loss);
     bst_json_num(&j, "accuracy_top1", res->accuracy);
     say_why(&j, res->loss, res->accuracy);
+    if (bst_trainer_data(s->trainer)->streams) {
+        bst_json_num(&j, "perplexity", exp(res->loss));
+        bst_json_int(&j, "eval_targets", res->targets);
+    }
     bst_json_int(&j, "eval_samples", res->samples);
     bst_json_num(&j, "seconds", res->seconds);
     bst_json_num(&j, "elapsed", bst_session_elapsed(s));

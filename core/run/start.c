@@ -9,7 +9,7 @@ static const struct bst_backend *find_backend(const char *name)
     return strcmp(name, "auto") ? bst_backend_find(name) : bst_backends[0];
 }
 
-static struct bst_data_cfg data_cfg(const struct bst_preset *p)
+struct bst_data_cfg bst_start_data_cfg(const struct bst_preset *p)
 {
     return (struct bst_data_cfg){
         .format = p->data.format,
@@ -23,6 +23,13 @@ static struct bst_data_cfg data_cfg(const struct bst_preset *p)
         .distort = p->augment == BST_AUGMENT_STRONG,
         .seed = (uint64_t)p->seed,
         .threads = (int)p->data.threads,
+        .length = (int)p->data.length,
+        .token_bytes = (int)p->data.token_bytes,
+        .languages = p->data.languages,
+        .digits = (int)p->data.digits,
+        .bucket = p->data.bucket,
+        .special = {(int32_t)p->data.special_tokens.v[0], (int32_t)p->data.special_tokens.v[1],
+                    (int32_t)p->data.special_tokens.v[2], (int32_t)p->data.special_tokens.v[3]},
     };
 }
 
@@ -35,7 +42,7 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
         .ranks = (int)preset->devices.count,
         .threads = (int)preset->devices.threads,
         .memory_per_rank = preset->devices.memory,
-        .data = data_cfg(preset),
+        .data = bst_start_data_cfg(preset),
         .shuffle = preset->shuffle,
         .seed = (uint64_t)preset->seed,
         .groups = store->groups,
@@ -69,15 +76,17 @@ static uint64_t base_batch(const struct bst_preset *p)
     return (uint64_t)bst_preset_accumulate_base(p);
 }
 
+/* `batch`: in samples; the rate follows it in the unit that it is counted in. */
 static enum bst_err make_schedule(const struct bst_preset *p, const struct bst_plan_env *env,
-                                  struct bst_schedule *out)
+                                  uint64_t batch, struct bst_schedule *out)
 {
-    struct bst_scale scale = {env->dataset, (uint64_t)p->global_batch_size, 0};
+    struct bst_scale scale = {env->dataset, batch, 0};
     struct bst_schedule_spec spec = {
         .kind = (enum bst_schedule_kind)p->lr_scheduler,
         .curve = (enum bst_warmup_curve)p->warmup_curve,
-        .peak = p->learning_rate *
-                bst_lr_rule_factor((enum bst_lr_rule)p->lr_scaling, scale.batch, base_batch(p)),
+        .peak =
+            p->learning_rate * bst_lr_rule_factor((enum bst_lr_rule)p->lr_scaling,
+                                                  (uint64_t)p->global_batch_size, base_batch(p)),
         .start_lr = p->warmup_start_lr,
         .min_lr_ratio = p->min_lr_ratio,
         .gamma = p->lr_gamma,
@@ -92,8 +101,15 @@ static enum bst_err make_schedule(const struct bst_preset *p, const struct bst_p
 enum bst_err bst_start_live(const struct bst_preset *preset, const struct bst_plan_env *env,
                             struct bst_live *out)
 {
+    uint64_t counted = (uint64_t)preset->global_batch_size, batch = counted;
+    bool tokens = preset->batch_unit == BST_BATCH_TOKENS;
+    if (tokens && !env->tokens)
+        return bst_fail(BST_E_ARG, "batch_unit: tokens, where the batch is counted in samples");
+    if (tokens)
+        batch = bst_split_samples_of_tokens(counted, env->tokens, env->dataset);
     *out = (struct bst_live){
-        .batch = (uint64_t)preset->global_batch_size,
+        .batch = batch,
+        .batch_tokens = tokens ? counted : 0,
         .cap = (uint64_t)preset->micro_batch_size,
         .accumulate = (uint64_t)preset->gradient_accumulation_steps,
         .rule = (enum bst_lr_rule)preset->lr_scaling,
@@ -104,7 +120,7 @@ enum bst_err bst_start_live(const struct bst_preset *preset, const struct bst_pl
         .label_smoothing = preset->label_smoothing,
     };
     bst_copy_text(out->preset, sizeof out->preset, preset->id);
-    BST_TRY(make_schedule(preset, env, &out->schedule));
+    BST_TRY(make_schedule(preset, env, batch, &out->schedule));
     return bst_plan_split(out, env);
 }
 
@@ -117,6 +133,18 @@ enum bst_err bst_start_check_data(const struct bst_preset *p, const struct bst_d
             return bst_fail(BST_E_ARG, "%s: %d numbers, but the images have %d channel%s", keys[i],
                             lists[i]->n, info->channels, info->channels == 1 ? "" : "s");
     return BST_OK;
+}
+
+struct bst_plan_env bst_start_env(const struct bst_preset *p, const struct bst_train_cfg *cfg,
+                                  const struct bst_trainer *t)
+{
+    return (struct bst_plan_env){
+        .dataset = (uint64_t)bst_trainer_data(t)->n[BST_TRAIN],
+        .ranks = (uint64_t)cfg->ranks,
+        .form = BST_MOMENTUM_RATE_OUTSIDE,
+        .tokens = p->batch_unit == BST_BATCH_TOKENS ? bst_trainer_epoch_tokens(t) : 0,
+        .no_momentum = !bst_optimizer_info(cfg->optim.kind)->momentum,
+    };
 }
 
 enum bst_err bst_start_fit(struct bst_trainer *t, const struct bst_plan_env *env,

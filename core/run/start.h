@@ -18,10 +18,17 @@ BST_MUST_USE enum bst_err bst_start_train_cfg(const struct bst_preset *preset,
                                               const struct bst_net_table *nets,
                                               struct bst_start *store, struct bst_train_cfg *out);
 
+/* What of it concerns the data, but for the net's input. */
+struct bst_data_cfg bst_start_data_cfg(const struct bst_preset *p);
+
 /* The live settings a run of this preset starts with, over `dataset` samples an epoch. `env` gives
  * the ranks and what fits; the split is worked out. */
 BST_MUST_USE enum bst_err bst_start_live(const struct bst_preset *preset,
                                          const struct bst_plan_env *env, struct bst_live *out);
+
+/* What plans of this preset go by at its start: the data's size, the ranks, what is counted. */
+struct bst_plan_env bst_start_env(const struct bst_preset *p, const struct bst_train_cfg *cfg,
+                                  const struct bst_trainer *t);
 
 /* Settings that fit: as asked, or with the largest micro-batch that does where nothing fixes their
  * number. `env` as it is at this point of the run, its `fit` left at 0. On the trainer's thread. */

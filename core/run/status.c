@@ -81,6 +81,8 @@ static const struct bst_field status_fields[] = {
     S(U64, nonfinite),
     S(U64, skipped),
     S(METRIC, samples_per_sec),
+    S(METRIC, tokens_per_sec),
+    S(U64, batch_tokens),
     S(METRIC, data_wait),
     S(METRIC, eta_seconds),
     S(METRIC, elapsed_seconds),

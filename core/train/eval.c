@@ -9,7 +9,7 @@ struct job {
     bool some;                   /* one batch a rank */
 };
 
-enum { E_CANCELLED, E_LOSS, E_CORRECT, E_SAMPLES, E_N };
+enum { E_CANCELLED, E_LOSS, E_CORRECT, E_SAMPLES, E_TARGETS, E_PAIR_LOSS, E_N };
 
 /* The largest batch up to the plan's whose program needs no more than the arena in force. Without a
  * split there is none: then the plan's batch, in an arena of its own, within the limit. */
@@ -37,8 +37,13 @@ static enum bst_err run_batch(struct rank *k, const struct bst_program *p,
                               const struct bst_batch *b, const struct job *job, double *tally)
 {
     struct bst_step_result result = {0};
-    struct bst_step step = {
-        .images = b->images, .labels = b->labels, .n_valid = b->n, .result = &result};
+    struct bst_step step = {.images = b->images,
+                            .labels = b->labels,
+                            .tokens = {b->tokens[0], b->tokens[1]},
+                            .lengths = {b->lengths[0], b->lengths[1]},
+                            .pair = b->pair,
+                            .n_valid = b->n,
+                            .result = &result};
     struct bst_bindings mem = {.base = {[BST_MEM_WEIGHT] = k->weight,
                                         [BST_MEM_GRAD] = k->grad,
                                         [BST_MEM_STAGED] = k->staged,
@@ -47,6 +52,8 @@ static enum bst_err run_batch(struct rank *k, const struct bst_program *p,
     tally[E_LOSS] += result.loss_sum;
     tally[E_CORRECT] += (double)result.correct;
     tally[E_SAMPLES] += b->n;
+    tally[E_TARGETS] += (double)result.targets;
+    tally[E_PAIR_LOSS] += result.pair_loss_sum;
     return BST_OK;
 }
 
@@ -91,8 +98,9 @@ static enum bst_err eval_job(struct rank *k, void *arg)
         return bst_fail(BST_E_CANCELLED, "stopped");
     if (k->rank == 0) {
         job->out->samples = (int64_t)tally[E_SAMPLES];
-        job->out->loss = tally[E_LOSS] / tally[E_SAMPLES];
-        job->out->accuracy = tally[E_CORRECT] / tally[E_SAMPLES];
+        job->out->targets = (int64_t)tally[E_TARGETS];
+        job->out->loss = tally[E_LOSS] / tally[E_TARGETS] + tally[E_PAIR_LOSS] / tally[E_SAMPLES];
+        job->out->accuracy = tally[E_CORRECT] / tally[E_TARGETS];
     }
     return BST_OK;
 }

@@ -100,6 +100,7 @@ struct bst_trainer {
     int threads; /* a rank */
     uint64_t limit;
     struct bst_dataset *data;
+    struct bst_order *order; /* of the training part, to know what an update will take */
     struct bst_comm_local *group;
     struct rank *ranks;
 

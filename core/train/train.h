@@ -67,8 +67,9 @@ struct bst_update_req { /* {batch, micro_batches} other than the split in force:
 };
 
 struct bst_update_result {
-    double loss;      /* mean over the update's samples */
-    double accuracy;  /* top-1 of the training samples, 0…1 */
+    double loss; /* mean over the update's samples, of sequences over their targets; with that of
+                    a second loss, over samples, added */
+    double accuracy;  /* top-1 of them, 0…1 */
     double grad_norm; /* before clipping, of the averaged gradient */
     bool nonfinite, skipped, clipped;
     const char *first_nonfinite; /* parameter name, or NULL */
@@ -78,7 +79,8 @@ struct bst_update_result {
     /* What the update really used, counted where it was used (not copied from the request), so that
      * a change can be read back: samples the ranks took, the largest micro-batch and the most
      * micro-batches a rank that ran, and the numbers the optimizer was called with (factor 1). */
-    int64_t samples_used;
+    int64_t samples_used, tokens_used; /* tokens: of sequences, padding not counted */
+    int64_t targets_used;              /* labels that counted: what the loss is the mean over */
     int micro_largest, micro_used;
     double lr_used, momentum_used, weight_decay_used; /* momentum: 0 where there is none */
     /* Where it was asked for and the update had parts: of several ranks each one's sum before they
@@ -137,8 +139,8 @@ BST_MUST_USE enum bst_err bst_trainer_update(struct bst_trainer *t,
                                              const atomic_int *stop, struct bst_update_result *out);
 
 struct bst_eval_result {
-    double loss, accuracy, seconds;
-    int64_t samples;
+    double loss, accuracy, seconds; /* means over samples, of sequences over their targets */
+    int64_t samples, targets;
 };
 /* Whole evaluation part on rank 0's statistics, all ranks working. */
 BST_MUST_USE enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_int *stop,
@@ -147,6 +149,8 @@ BST_MUST_USE enum bst_err bst_trainer_eval(struct bst_trainer *t, const atomic_i
 BST_MUST_USE enum bst_err bst_trainer_eval_some(struct bst_trainer *t, const atomic_int *stop,
                                                 struct bst_eval_result *out);
 
+/* Tokens of one epoch of the training part, padding not counted; 0 with images. */
+uint64_t bst_trainer_epoch_tokens(const struct bst_trainer *t);
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
 int64_t bst_trainer_n_parameters(const struct bst_trainer *t); /* numbers that are trained */
 int bst_trainer_classes(const struct bst_trainer *t);          /* outputs of the net */

@@ -82,14 +82,26 @@ static enum bst_err choose_threads(struct bst_trainer *t)
 }
 
 /* What the caller left open is the data's own. */
-static enum bst_err fit_net(struct bst_net_cfg *n, const struct bst_data_info *d)
+static enum bst_err fit_net(struct bst_trainer *t)
 {
+    struct bst_net_cfg *n = &t->cfg.net_cfg;
+    const struct bst_data_info *d = bst_dataset_info(t->data);
     n->height = n->height ? n->height : d->height;
     n->width = n->width ? n->width : d->width;
     n->in_channels = n->in_channels ? n->in_channels : d->channels;
     n->classes = n->classes ? n->classes : d->classes;
     if (d->n[BST_TRAIN] < 1)
         return bst_fail(BST_E_ARG, "the data set has no training samples");
+    for (int k = 0; k < BST_MAX_STREAMS; k++)
+        n->length[k] = d->length[k];
+    if (d->streams)
+        return n->classes < d->classes
+                   ? bst_fail(BST_E_SHAPE, "the data have a vocabulary of %d, the net knows %d",
+                              d->classes, n->classes)
+                   : BST_OK;
+    if (t->cfg.net->input != BST_INPUT_IMAGES)
+        return bst_fail(BST_E_ARG, "%s is a set of images, the net takes sequences of tokens",
+                        t->cfg.data.format);
     if (n->in_channels != d->channels || n->height != d->height || n->width != d->width)
         return bst_fail(BST_E_SHAPE, "images are %d×%d×%d, the net takes %d×%d×%d", d->height,
                         d->width, d->channels, n->height, n->width, n->in_channels);
@@ -150,13 +162,16 @@ enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_traine
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->posted, NULL);
     pthread_cond_init(&t->done, NULL);
+    t->cfg.data.input = cfg->net->input;
     enum bst_err err = bst_trace_open(t);
     if (!err)
-        err = bst_dataset_open(&cfg->data, &t->data);
+        err = bst_dataset_open(&t->cfg.data, &t->data);
     if (err == BST_E_CORRUPT || err == BST_E_NOTFOUND)
         err = bst_fail_in(err, "BST-504");
     if (!err)
-        err = fit_net(&t->cfg.net_cfg, bst_dataset_info(t->data));
+        err = fit_net(t);
+    if (!err)
+        t->order = bst_order_new(t->data, BST_TRAIN, cfg->shuffle, cfg->seed);
     if (!err)
         err = open_ranks(t);
     if (err) {
@@ -177,6 +192,7 @@ void bst_trainer_close(struct bst_trainer *t)
     if (bst_ranks_do(t, n_started, close_job, NULL))
         BST_ASSERT(!"closing a rank cannot fail");
     bst_ranks_stop(t);
+    bst_order_free(t->order);
     bst_dataset_close(t->data);
     bst_trace_close(t);
     bst_comm_local_free(t->group);
@@ -214,6 +230,17 @@ const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n)
 int64_t bst_trainer_batch(const struct bst_trainer *t)
 {
     return (int64_t)t->plan.split.batch;
+}
+
+uint64_t bst_trainer_epoch_tokens(const struct bst_trainer *t)
+{
+    const struct bst_data_info *d = bst_dataset_info(t->data);
+    uint64_t n = 0;
+    if (!d->streams || d->each.tokens)
+        return (uint64_t)d->each.tokens * (uint64_t)d->n[BST_TRAIN];
+    for (int64_t i = 0; i < d->n[BST_TRAIN]; i++)
+        n += (uint64_t)bst_dataset_count(t->data, BST_TRAIN, i).tokens;
+    return n;
 }
 
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t)

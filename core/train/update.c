@@ -10,6 +10,7 @@
 struct job {
     const struct bst_update_req *req;
     const atomic_int *stop;
+    double targets; /* of the whole update: labels that count; with images its samples */
     struct bst_update_result *out; /* written by rank 0 */
 };
 
@@ -19,6 +20,9 @@ enum {
     T_LOSS,
     T_CORRECT,
     T_SAMPLES,
+    T_TOKENS,
+    T_TARGETS,
+    T_PAIR_LOSS, /* of the second loss, which is a mean over samples */
     T_BAD,
     T_BAD_STATS,
     T_LARGEST,
@@ -66,6 +70,18 @@ static void trace_batch(struct rank *k, const struct bst_update_req *req, const 
         memcpy(k->t->trace + (first - req->first), b->index, (size_t)b->n * sizeof *b->index);
 }
 
+static double count_tokens(const struct rank *k, const struct bst_batch *b)
+{
+    const struct bst_data_info *info = bst_dataset_info(k->t->data);
+    double n = 0;
+    if (!info->padded)
+        return (double)info->each.tokens * b->n;
+    for (int s = 0; s < info->streams; s++)
+        for (int i = 0; i < b->n; i++)
+            n += b->lengths[s][i];
+    return n;
+}
+
 /* `first`: stream position of the batch's first sample. */
 static enum bst_err run_batch(struct rank *k, const struct job *job, const struct bst_batch *b,
                               uint64_t first, bool accumulate, double *tally)
@@ -76,8 +92,12 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
     struct bst_step step = {
         .images = b->images,
         .labels = b->labels,
+        .tokens = {b->tokens[0], b->tokens[1]},
+        .lengths = {b->lengths[0], b->lengths[1]},
+        .pair = b->pair,
+        .pair_scale = 1.0 / (double)job->req->batch,
         .n_valid = b->n,
-        .grad_scale = 1.0 / (double)job->req->batch,
+        .grad_scale = 1.0 / job->targets,
         .label_smoothing = job->req->label_smoothing,
         .seed = cfg->seed,
         .position = first,
@@ -93,20 +113,24 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
     BST_TRY(bst_rank_program(k, &ask, &p));
     BST_TRY(bst_program_run(cfg->backend, p, &mem, &step, 0, p->n_instrs, job->stop));
     tally[T_LOSS] += result.loss_sum;
+    tally[T_PAIR_LOSS] += result.pair_loss_sum;
     tally[T_CORRECT] += (double)result.correct;
     tally[T_SAMPLES] += b->n;
+    tally[T_TOKENS] += count_tokens(k, b);
+    tally[T_TARGETS] += (double)result.targets;
     tally[T_BAD] += b->n_bad;
     tally[T_LARGEST] = fmax(tally[T_LARGEST], b->n);
     tally[T_MICROS]++;
     return BST_OK;
 }
 
-/* What the gradient block holds at this moment as the gradient of `n` samples: its squared norm
- * over the parameters being trained. The loss has divided by the update's samples already. */
+/* What the gradient block holds at this moment as the gradient of `n` samples, all that this rank
+ * has run: its squared norm over the parameters being trained. The loss has divided by the update's
+ * targets already. */
 static enum bst_err measure_part(struct rank *k, const struct job *job, double n, double *tally)
 {
     const struct bst_trainer *t = k->t;
-    double start = bst_clock_now(), sum = 0, scale = (double)job->req->batch / n;
+    double start = bst_clock_now(), sum = 0, scale = job->targets / tally[T_TARGETS];
     for (int i = 0; i < t->n_runs; i++) {
         double q = 0;
         BST_TRY(t->cfg.backend->sum_squares(k->be, (char *)k->grad + t->runs[i].offset,
@@ -185,8 +209,11 @@ static void report(const struct rank *k, const struct job *job, const struct com
 {
     struct bst_update_result *out = job->out;
     out->samples_used = (int64_t)tally[T_SAMPLES];
-    out->loss = tally[T_LOSS] / tally[T_SAMPLES];
-    out->accuracy = tally[T_CORRECT] / tally[T_SAMPLES];
+    out->tokens_used = (int64_t)tally[T_TOKENS];
+    out->targets_used = (int64_t)tally[T_TARGETS];
+    /* Without a loss, under only_matmul, there are none. */
+    out->loss = tally[T_LOSS] / fmax(tally[T_TARGETS], 1) + tally[T_PAIR_LOSS] / tally[T_SAMPLES];
+    out->accuracy = tally[T_CORRECT] / fmax(tally[T_TARGETS], 1);
     out->grad_norm = c->grad_norm;
     out->skipped = c->skipped;
     out->clipped = c->clipped;
@@ -291,9 +318,14 @@ enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_r
                                 const atomic_int *stop, struct bst_update_result *out)
 {
     double start = bst_clock_now();
-    struct job job = {.req = req, .stop = stop, .out = out};
+    struct job job = {.req = req, .stop = stop, .targets = (double)req->batch, .out = out};
     *out = (struct bst_update_result){0};
     BST_TRY(check_req(t, req));
+    if (bst_dataset_info(t->data)->streams) {
+        int64_t tokens, targets;
+        bst_order_count(t->order, req->first, req->batch, &tokens, &targets);
+        job.targets = (double)targets;
+    }
     const struct split_plan *s = &t->plan;
     if (s->asked_batch != req->batch || s->asked_micros != req->micro_batches)
         BST_TRY(bst_trainer_set_split(t, req->batch, req->micro_batches, NULL));

@@ -255,7 +255,9 @@ static void far_change(const struct bst_advisor *a, char out[48])
 {
     double least, most;
     bst_noise_range(a->noise.scale, &least, &most);
-    snprintf(out, 48, "batch =%.0f", ceil(a->set.batch > a->noise.scale ? most : least));
+    double samples = ceil(a->set.batch > a->noise.scale ? most : least);
+    double unit = a->set.tokens_a_sample > 0 ? a->set.tokens_a_sample : 1;
+    snprintf(out, 48, "batch =%.0f", ceil(samples * unit));
 }
 
 static void clip_change(const struct bst_advisor *a, char out[48])

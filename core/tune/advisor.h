@@ -46,6 +46,7 @@ struct bst_advice_settings { /* in force */
     int ranks, accumulate;
     double epochs, warmup_epochs; /* of the run, and of its warm-up */
     double dataset;               /* samples an epoch */
+    double tokens_a_sample;       /* in which the command batch counts; 0: it counts samples */
     double peak;                  /* of the rate */
     struct bst_band band;
 };

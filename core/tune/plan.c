@@ -137,12 +137,20 @@ static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env
     return BST_OK;
 }
 
-static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command *cmd)
+/* A batch counted in tokens is that of so many samples, to the nearest. */
+static void settle_batch(struct bst_live *live, const struct bst_plan_env *env)
+{
+    if (env->tokens && live->batch_tokens)
+        live->batch = bst_split_samples_of_tokens(live->batch_tokens, env->tokens, env->dataset);
+}
+
+static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command *cmd,
+                                 const struct bst_plan_env *env)
 {
     struct bst_live *live = &plan->after;
-    uint64_t was = live->batch;
+    uint64_t *counted = env->tokens ? &live->batch_tokens : &live->batch, was = *counted;
     if (cmd->op == BST_OPERAND_PERCENT) {
-        enum bst_err err = bst_split_press(was, cmd->value, cmd->presses, &live->batch);
+        enum bst_err err = bst_split_press(was, cmd->value, cmd->presses, counted);
         if (err)
             return refuse(plan, BST_DIAG_BATCH_RANGE, err);
     } else {
@@ -153,9 +161,10 @@ static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command
             return refuse(
                 plan, BST_DIAG_BATCH_RANGE,
                 bst_fail(BST_E_RANGE, "a batch of %g is not 1 to %" PRIu64, value, BST_BATCH_MAX));
-        live->batch = value < 1 ? 1 : (uint64_t)value;
+        *counted = value < 1 ? 1 : (uint64_t)value;
     }
-    bst_schedule_scale_peak(&live->schedule, bst_lr_rule_change(live->rule, was, live->batch));
+    settle_batch(live, env);
+    bst_schedule_scale_peak(&live->schedule, bst_lr_rule_change(live->rule, was, *counted));
     return BST_OK;
 }
 
@@ -251,7 +260,7 @@ static enum bst_err apply(struct bst_plan *plan, const struct bst_command *cmd,
     struct bst_live *live = &plan->after;
     switch (cmd->kind) {
     case BST_COMMAND_BATCH:
-        return change_batch(plan, cmd);
+        return change_batch(plan, cmd, env);
     case BST_COMMAND_WARMUP:
         return change_warmup(plan, cmd, env);
     case BST_COMMAND_LENGTH:
@@ -316,6 +325,11 @@ enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *
     }
     if (env->no_momentum)
         out->after.momentum = now->momentum;
+    if (!env->tokens)
+        out->after.batch_tokens = 0;
+    else if (!out->after.batch_tokens)
+        out->after.batch_tokens =
+            bst_split_samples_of_tokens(preset->batch, env->dataset, env->tokens);
     BST_TRY(take_length(out, env));
     bst_schedule_take_over(&out->after.schedule, &now->schedule, env->samples, preset->batch);
     return finish(out, env, false);

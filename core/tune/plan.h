@@ -19,6 +19,7 @@
 /* Everything of a run that can change while it runs. */
 struct bst_live {
     uint64_t batch;               /* samples of an update, over all ranks */
+    uint64_t batch_tokens;        /* the same as it was asked for; 0: it is counted in samples */
     uint64_t cap;                 /* micro_batch_size asked for; 0: what fits */
     uint64_t accumulate;          /* gradient_accumulation_steps asked for; 0: derived */
     struct bst_split split;       /* worked out from the three above, by bst_plan_split */
@@ -38,6 +39,7 @@ struct bst_plan_env {
     uint64_t fit; /* largest micro-batch that fits the devices; 0: not known, no bound */
     enum bst_momentum_form form;
     uint64_t least_accumulate; /* k at least, where none is asked for; 0: no bound */
+    uint64_t tokens;           /* of an epoch; 0: the batch is counted in samples */
     bool no_momentum; /* the optimizer has none: it cannot be changed, and counts nowhere */
 };
 

@@ -37,7 +37,11 @@ static void show_samples(double samples, uint64_t dataset, char out[TEXT_ROOM])
 static void show_batch(const struct bst_live *l, uint64_t dataset, char out[TEXT_ROOM])
 {
     (void)dataset;
-    show_count(l->batch, out);
+    if (l->batch_tokens)
+        snprintf(out, TEXT_ROOM, "%" PRIu64 " tokens (%" PRIu64 " samples)", l->batch_tokens,
+                 l->batch);
+    else
+        show_count(l->batch, out);
 }
 
 static void show_micro(const struct bst_live *l, uint64_t dataset, char out[TEXT_ROOM])

@@ -76,6 +76,13 @@ uint64_t bst_split_micro_start(const struct bst_split *sp, uint64_t rank, uint64
 
 __extension__ typedef unsigned __int128 wide;
 
+uint64_t bst_split_samples_of_tokens(uint64_t tokens, uint64_t all, uint64_t n)
+{
+    BST_ASSERT(all > 0);
+    wide samples = ((wide)tokens * n * 2 + all) / ((wide)all * 2);
+    return samples < 1 ? 1 : samples > UINT64_MAX ? UINT64_MAX : (uint64_t)samples;
+}
+
 static bool power(uint64_t base, int n, wide *out)
 {
     wide value = 1;

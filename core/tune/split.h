@@ -13,6 +13,15 @@
 /* Past this many presses of one key 1.2ⁿ is beyond 800. */
 enum { BST_PRESSES_MAX = 37 };
 
+/* What a batch is counted in. */
+#define BST_BATCH_UNITS(X) X(SAMPLES, "samples") X(TOKENS, "tokens")
+
+enum bst_batch_unit {
+#define X(name, text) BST_BATCH_##name,
+    BST_BATCH_UNITS(X)
+#undef X
+};
+
 struct bst_split_ask {
     uint64_t batch; /* samples of one update, over all ranks */
     uint64_t ranks;
@@ -42,6 +51,9 @@ uint64_t bst_split_rank_start(const struct bst_split *sp, uint64_t rank);
 uint64_t bst_split_n_micro(const struct bst_split *sp, uint64_t rank);
 uint64_t bst_split_micro(const struct bst_split *sp, uint64_t rank, uint64_t i);
 uint64_t bst_split_micro_start(const struct bst_split *sp, uint64_t rank, uint64_t i);
+
+/* Samples that carry `tokens`, where n samples have `all`: rounded half up, at least 1. Exact. */
+uint64_t bst_split_samples_of_tokens(uint64_t tokens, uint64_t all, uint64_t n);
 
 /* batch · (1 ± percent/100)ⁿ, rounded half up, at least 1; n > 0 grows by `percent`, n < 0 shrinks
  * by it. Exact for whole percents, in integers. n = 0 gives the batch itself. */

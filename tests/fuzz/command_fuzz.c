@@ -20,7 +20,7 @@ static struct bst_live some_live(const struct bst_plan_env *env)
 
 static void check_plan(const struct bst_command *cmd)
 {
-    struct bst_plan_env env = {60000, 30000, 2, 64, BST_MOMENTUM_RATE_INSIDE, 0, false};
+    struct bst_plan_env env = {60000, 30000, 2, 64, BST_MOMENTUM_RATE_INSIDE, 0, 0, false};
     struct bst_live live = some_live(&env);
     struct bst_plan plan;
     enum bst_diag why;

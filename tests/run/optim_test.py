@@ -61,6 +61,7 @@ def momentum_is_refused_where_there_is_none():
             r = p.start(name, **settings(name, max_epochs=4000))
             r.wait_update(2)
             rc, reply = r.ctl("momentum", "=0.5")
+            check(r.status()["optimizer"] == name, f"{r.status()}")
             refused = rc == 1 and "321" in json.dumps(reply) and "has no momentum" in json.dumps(reply)
             check(refused if name == "adamw" else rc == 0, f"{name}: {rc} {reply}")
             r.send(signal.SIGTERM)

@@ -357,6 +357,7 @@ static void random_changes_keep_the_settings_whole(void **state)
                                    1 + bst_rng_below(&r, 900),
                                    BST_MOMENTUM_RATE_INSIDE,
                                    0,
+                                   0,
                                    false};
         struct bst_command cmd;
         struct bst_plan plan;
@@ -404,6 +405,47 @@ static void without_momentum_there_is_none_to_change(void **state)
     assert_string_equal(plan.changes[0].key, "weight_decay");
 }
 
+/* Presses are of the tokens, and only what they come to is of whole samples: no rounding is carried
+ * from press to press. */
+static void a_batch_of_tokens_stays_exact(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(512, BST_LR_RULE_SQRT), other;
+    struct bst_plan_env env = at(0);
+    struct bst_plan plan;
+    env.tokens = dataset * 1024;
+    now.batch_tokens = 524288;
+    plan = must(&now, "batch +20%", env);
+    assert_int_equal(plan.after.batch_tokens, 629146);
+    assert_int_equal(plan.after.batch, 614);
+    assert_int_equal(plan.after.split.batch, 614);
+    assert_true(fabs(plan.after.schedule.peak / now.schedule.peak - sqrt(629146.0 / 524288)) <
+                1e-15);
+    assert_string_equal(plan.changes[0].key, "global_batch_size");
+    assert_string_equal(plan.changes[0].before, "524288 tokens (512 samples)");
+    assert_string_equal(plan.changes[0].after, "629146 tokens (614 samples)");
+    other = plan.after;
+    plan = must(&other, "batch -20%", env);
+    assert_int_equal(plan.after.batch_tokens, 503317);
+    assert_int_equal(plan.after.batch, 492);
+    plan = must(&now, "batch +20%^2", env);
+    assert_int_equal(plan.after.batch_tokens, 754975);
+    assert_int_equal(plan.after.batch, 737);
+    plan = must(&now, "batch =1000", env);
+    assert_int_equal(plan.after.batch, 1);
+    plan = must(&now, "batch x2", env);
+    assert_int_equal(plan.after.batch, 1024);
+    /* Back by undo, as everything that was held. */
+    other = plan.after;
+    assert_int_equal(bst_plan_return(&other, &now, &env, &plan), BST_OK);
+    assert_int_equal(plan.after.batch_tokens, 524288);
+    /* A preset that counts in samples, taken up by a run that counts in tokens. */
+    other = live_of(100, BST_LR_RULE_SQRT);
+    assert_int_equal(bst_plan_preset(&now, &other, false, &env, &plan), BST_OK);
+    assert_int_equal(plan.after.batch, 100);
+    assert_int_equal(plan.after.batch_tokens, 102400);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +462,7 @@ int main(void)
         cmocka_unit_test(undo_and_redo),
         cmocka_unit_test(random_changes_keep_the_settings_whole),
         cmocka_unit_test(without_momentum_there_is_none_to_change),
+        cmocka_unit_test(a_batch_of_tokens_stays_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

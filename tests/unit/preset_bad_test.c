@@ -224,6 +224,15 @@ static const struct {
      "p.yaml:1:23: error: data.std: 2 numbers, but data.mean has 3\n"},
     {"model: {in_channels: 1}\ndata: {mean: [0,0,0]}\n",
      "p.yaml:2:8: error: data.mean: 3 numbers, but model.in_channels is 1\n"},
+    {"data: {special_tokens: [0, 1, 2]}\n",
+     "p.yaml:1:8: error: data.special_tokens: must be four whole numbers: padding, start, "
+     "separator and mask\n"},
+    {"data: {special_tokens: [0, 1, 2, 3.5]}\n",
+     "p.yaml:1:8: error: data.special_tokens: must be four whole numbers: padding, start, "
+     "separator and mask\n"},
+    {"batch_unit: tokens\nlr_scaling: sqrt-accumulate\nmicro_batch_size: 8\n",
+     "p.yaml:2:1: error: lr_scaling: sqrt-accumulate goes by samples, but batch_unit is tokens\n"},
+    {"data: {token_bytes: 3}\n", "p.yaml:1:8: error: data.token_bytes: 3, expected 2 or 4\n"},
     {"data: {format: imagefolder}\n",
      "p.yaml:1:8: error: data.path: imagefolder needs the folder of the images\n"},
     {"recompute: true\n",

@@ -173,6 +173,8 @@ static void an_optimizer_has_its_own_keys(void **state)
         assert_int_equal(bst_preset_diff(&p, &q, diff), 0);
         bst_sb_fini(&text);
     }
+    must(parse("batch_unit: tokens\nglobal_batch_size: 5000\n", NULL, 0, &p));
+    assert_int_equal(p.lr_base_batch_size, 5000);
     const char *const set = "optimizer=lamb";
     must(parse("", &set, 1, &p));
     assert_int_equal(p.lr_scaling, BST_LR_RULE_SQRT);

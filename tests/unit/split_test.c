@@ -189,6 +189,26 @@ static void presses_out_of_range_are_refused(void **state)
     assert_int_equal(bst_split_press(256, -20, 1, &out), BST_E_RANGE);
 }
 
+static void tokens_come_to_the_nearest_samples(void **state)
+{
+    static const struct {
+        uint64_t tokens, all, n, want;
+    } rows[] = {
+        {524288, 1024000, 1000, 512}, /* of 1024 each */
+        {629146, 1024000, 1000, 614}, /* 20 % more: 614.4 */
+        {629760, 1024000, 1000, 615},
+        {629247, 1024000, 1000, 614}, /* 614.499 */
+        {629248, 1024000, 1000, 615}, /* 614.5 */
+        {1, 1024000, 1000, 1},
+        {100, 7, 3, 43}, /* 42.86 */
+        {BST_BATCH_MAX, UINT64_C(1) << 50, UINT64_C(1) << 40, BST_BATCH_MAX / 1024 + 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(bst_split_samples_of_tokens(rows[i].tokens, rows[i].all, rows[i].n),
+                         rows[i].want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +221,7 @@ int main(void)
         cmocka_unit_test(twenty_percent_is_exact),
         cmocka_unit_test(halves_go_up),
         cmocka_unit_test(presses_out_of_range_are_refused),
+        cmocka_unit_test(tokens_come_to_the_nearest_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
