@@ -64,8 +64,9 @@ static void find_path(struct tui_config *c)
 
 static const char *text_of(const struct bst_yaml *node)
 {
-    return node->kind == BST_YAML_SCALAR ? node->text : node->kind == BST_YAML_LIST ? "a list"
-                                                                                    : "a mapping";
+    return node->kind == BST_YAML_SCALAR ? node->text
+           : node->kind == BST_YAML_LIST ? "a list"
+                                         : "a mapping";
 }
 
 static void refuse(struct bst_complaints *c, const struct bst_yaml *node, const char *allowed)
@@ -132,8 +133,8 @@ static void read_setting(const struct setting *s, const struct bst_yaml *node,
     }
 }
 
-static void complain_unknown(struct bst_complaints *c, const struct bst_yaml *node, const char *what,
-                             const char *const *names, int n)
+static void complain_unknown(struct bst_complaints *c, const struct bst_yaml *node,
+                             const char *what, const char *const *names, int n)
 {
     struct bst_sb quoted;
     int near = bst_text_nearest(node->key, names, n);

@@ -1,5 +1,5 @@
-/* The person's own settings of the console: config.yaml, read before it opens; what the command line
- * says goes before it. Not of a run, whose settings are its preset's. One thread. */
+/* The person's own settings of the console: config.yaml, read before it opens; what the command
+ * line says goes before it. Not of a run, whose settings are its preset's. One thread. */
 #ifndef TUI_CONFIG_H
 #define TUI_CONFIG_H
 

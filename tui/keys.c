@@ -107,6 +107,7 @@ static bool may_be_bound(int key)
 
 enum bst_err tui_keys_bind(enum tui_request req, const char *keys)
 {
+    keys += strspn(keys, " ");
     if (!strcmp(keys, "none"))
         keys = "";
     for (const char *s = keys; *s;) {

@@ -1,5 +1,5 @@
-/* The overlay of options: how this console draws and rings, for as long as it is open. What is to stay
- * is for config.yaml. */
+/* The overlay of options: how this console draws and rings, for as long as it is open. What is to
+ * stay is for config.yaml. */
 #include <stdio.h>
 
 #include "tui/app.h"

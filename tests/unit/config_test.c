@@ -29,10 +29,11 @@ static void what_it_says_goes_before_the_defaults(void **state)
     struct bst_sb errs;
     (void)state;
     bst_sb_init(&errs, 4096);
-    assert_int_equal(read_text("color: never\nsymbols: block\nmouse: true\nbell: false\nrefresh: 2.5\n"
-                               "keys:\n  apply: u\n  log: none\n  help: \"? <F1>\"\n",
-                               &c, &errs),
-                     BST_OK);
+    assert_int_equal(
+        read_text("color: never\nsymbols: block\nmouse: true\nbell: false\nrefresh: 2.5\n"
+                  "keys:\n  apply: u\n  log: none\n  help: \"? <F1>\"\n",
+                  &c, &errs),
+        BST_OK);
     assert_true(c.there && c.mouse && !c.bell && !c.ascii);
     assert_int_equal(c.color, TUI_COLOR_NEVER);
     assert_int_equal(c.symbols, TUI_SYMBOLS_BLOCK);
@@ -57,9 +58,11 @@ static void what_is_printed_reads_back(void **state)
     bst_sb_init(&errs, 4096);
     bst_sb_init(&first, 1 << 16);
     bst_sb_init(&second, 1 << 16);
-    assert_int_equal(read_text("ascii: true\nrefresh: 0.5\nkeys: {apply: '\"', drop: '\\', log: none, save: '#'}\n",
-                               &c, &errs),
-                     BST_OK);
+    assert_int_equal(
+        read_text(
+            "ascii: true\nrefresh: 0.5\nkeys: {apply: '\"', drop: '\\', log: none, save: '#'}\n",
+            &c, &errs),
+        BST_OK);
     tui_config_print(&c, &first);
     assert_int_equal(read_text(first.data, &again, &errs), BST_OK);
     tui_config_print(&again, &second);
@@ -81,7 +84,8 @@ static const struct {
     {"refresh: 0.1\n", {"1:10: error: refresh: '0.1' is not a number of seconds from 0.25 to 60"}},
     {"color: [auto]\n", {"1:8: error: color: 'a list' is not auto, always or never"}},
     {"keys: x\n", {"1:7: error: keys: 'x' is not a mapping"}},
-    {"keys:\n  batch_up: b\n", {"2:3: error: unknown name under keys 'batch_up'; did you mean 'batch-up'?"}},
+    {"keys:\n  batch_up: b\n",
+     {"2:3: error: unknown name under keys 'batch_up'; did you mean 'batch-up'?"}},
     {"keys:\n  apply: yy\n", {"2:10: error: keys: apply: no key is written so: yy"}},
     {"keys:\n  log: g\n", {"2:8: error: keys: g is a key of gradient and of log"}},
     {"keys:\n  batch-up: l\n", {"2:13: error: keys: l is a key of batch-up and of log"}},
