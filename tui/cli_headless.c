@@ -75,7 +75,9 @@ static void news(void *arg, enum bst_session_news what, const struct bst_status 
     } else {
         return; /* notes go through the log */
     }
-    fflush(h->c->out);
+    /* A line that cannot be printed for now is none of the run's results. */
+    if (fflush(h->c->out))
+        clearerr(h->c->out);
 }
 
 /* From here on this process has no terminal: what it says, and what libraries say, goes to the log.
