@@ -41,11 +41,30 @@ macro(bst_find_cuda)
     endforeach()
 endmacro()
 
+# Where the module's libraries lie. In pip's wheels NVRTC is found, but not its builtins, unless the path is
+# of the kind that libraries of libraries are looked up in too; in the other layouts the usual kind,
+# which LD_LIBRARY_PATH comes before.
+macro(bst_cuda_rpath)
+    set(BSTUNE_CUDA_RPATH "")
+    set(BSTUNE_CUDA_LINK_OPTIONS "")
+    get_filename_component(cudnn_dir "${cuDNN_LIBRARY}" DIRECTORY)
+    foreach(dir "${CUDAToolkit_LIBRARY_DIR}" "${cudnn_dir}")
+        if(NOT dir MATCHES "^/(usr/)?lib(64)?(/|$)")
+            list(APPEND BSTUNE_CUDA_RPATH "${dir}")
+        endif()
+        if(dir MATCHES "/nvidia/[^/]+/lib$")
+            set(BSTUNE_CUDA_LINK_OPTIONS -Wl,--disable-new-dtags)
+        endif()
+    endforeach()
+    list(REMOVE_DUPLICATES BSTUNE_CUDA_RPATH)
+endmacro()
+
 if(NOT BSTUNE_CUDA STREQUAL "OFF")
     bst_find_cuda()
     list(JOIN BSTUNE_CUDA_MISSING ", " BSTUNE_CUDA_MISSING)
     if(NOT BSTUNE_CUDA_MISSING)
         set(BSTUNE_HAVE_CUDA TRUE)
+        bst_cuda_rpath()
         message(STATUS "CUDA backend: toolkit ${CUDAToolkit_VERSION} (${CUDAToolkit_LIBRARY_DIR}), cuDNN "
             "${cuDNN_VERSION} (${cuDNN_LIBRARY}), NCCL ${NCCL_VERSION} (${NCCL_LIBRARY})")
     elseif(BSTUNE_CUDA STREQUAL "ON")

@@ -1,17 +1,19 @@
 # Flags shared by every target, as one INTERFACE library.
 add_library(bst_flags INTERFACE)
 target_compile_definitions(bst_flags INTERFACE _GNU_SOURCE BST_VERSION="${PROJECT_VERSION}")
-target_compile_options(bst_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
-    -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef -fno-common -fvisibility=hidden
-    -ffp-contract=off)
+set(BST_C_FLAGS -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+    -Wpointer-arith -Wwrite-strings -Wundef -fno-common -fvisibility=hidden -ffp-contract=off)
+target_compile_options(bst_flags INTERFACE "$<$<COMPILE_LANGUAGE:C>:${BST_C_FLAGS}>")
 target_include_directories(bst_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(BSTUNE_SANITIZE)
     # Debug alone is -O0, and the nets' tests take three times as long.
-    target_compile_options(bst_flags INTERFACE -fsanitize=${BSTUNE_SANITIZE} -fno-omit-frame-pointer
+    set(BST_SAN_FLAGS -fsanitize=${BSTUNE_SANITIZE} -fno-omit-frame-pointer
         -fno-optimize-sibling-calls $<$<CONFIG:Debug>:-O1>)
+    target_compile_options(bst_flags INTERFACE "$<$<COMPILE_LANGUAGE:C>:${BST_SAN_FLAGS}>")
     target_link_options(bst_flags INTERFACE -fsanitize=${BSTUNE_SANITIZE})
     if(BSTUNE_SANITIZE MATCHES "undefined")
-        target_compile_options(bst_flags INTERFACE -fno-sanitize-recover=all)
+        target_compile_options(bst_flags INTERFACE
+            "$<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>")
     endif()
 endif()
 

@@ -71,6 +71,8 @@ struct bst_backend {
     const char *about;
     int elem_bytes;  /* of a real: 4 or 8 */
     bool own_memory; /* apart from the host's, which then has the loader's images */
+    /* Of a module's entry in the list: the backend itself, from the module (module.h). */
+    enum bst_err (*load)(const struct bst_backend **out);
     struct bst_describe describe;
 
     /* open() is called on the rank's own thread, as is everything else. */
@@ -86,6 +88,18 @@ struct bst_backend {
     enum bst_err (*run)(struct bst_be *be, const struct bst_program *p, const struct bst_instr *in,
                         void *const *src, void *const *dst, void *scratch,
                         const struct bst_step *step);
+
+    /* A backend with a queue: run() has asked, and this waits, and adds to step->result what the
+     * instructions left for it. Everything else has happened when it returns. NULL: so has run().
+     */
+    enum bst_err (*finish)(struct bst_be *be, const struct bst_step *step);
+
+    /* Bytes between the host and the device's memory; NULL: it is the host's, and both are a copy.
+     */
+    enum bst_err (*upload)(struct bst_be *be, void *dst, const void *src, size_t bytes);
+    enum bst_err (*download)(struct bst_be *be, void *dst, const void *src, size_t bytes);
+    /* What is free of the device's memory; NULL: it is the host's. */
+    enum bst_err (*memory)(struct bst_be *be, uint64_t *bytes);
 
     /* One parameter-shaped tensor between its place `at` in a block and plain host doubles in shape
      * order. Lossless both ways (a float goes through a double unchanged); import zeroes the
@@ -104,6 +118,9 @@ struct bst_backend {
     enum bst_err (*copy)(struct bst_be *be, void *dst, const void *src, size_t bytes);
     /* Σ x² in double, the same for the same thread count; NaN and Inf come through. */
     enum bst_err (*sum_squares)(struct bst_be *be, const void *x, size_t bytes, double *out);
+    /* The same of n tensors, together; NULL: one after another is as good. */
+    enum bst_err (*sum_squares_each)(struct bst_be *be, const void *const *x, const size_t *bytes,
+                                     int n, double *out);
     enum bst_err (*sgd)(struct bst_be *be, const struct bst_sgd *how, void *w, void *v,
                         const void *g, size_t bytes);
     /* adamw, lamb and lars over all spans, see optim.h; the same bits whatever the thread count. A
@@ -113,17 +130,20 @@ struct bst_backend {
                              const struct bst_optim_blocks *blocks);
 };
 
-/* NULL-terminated; the first is the default. */
+/* NULL-terminated; the first is the default. One that is a module has a name and load() here, and
+ * nothing else: bst_backend_get() loads it. */
 extern const struct bst_backend *const bst_backends[];
-const struct bst_backend *bst_backend_find(const char *name); /* NULL: none */
+/* BST_E_NOTFOUND: no such name, or its module or what that needs is missing, in plain words. */
+BST_MUST_USE enum bst_err bst_backend_get(const char *name, const struct bst_backend **out);
+const struct bst_backend *bst_backend_find(const char *name); /* NULL: bst_backend_get() fails */
 
 /* Addresses of a rank's four memories while a program runs. */
 struct bst_bindings {
     void *base[BST_MEM_N];
 };
 
-/* Runs instructions [from, to) of p; stops at the first failure. `stop` (may be NULL) is read
- * between instructions: BST_E_CANCELLED once it is not 0. */
+/* Runs instructions [from, to) of p, to their end; stops at the first failure. `stop` (may be NULL)
+ * is read between instructions: BST_E_CANCELLED once it is not 0. */
 BST_MUST_USE enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_program *p,
                                           const struct bst_bindings *m, const struct bst_step *step,
                                           int from, int to, const atomic_int *stop);

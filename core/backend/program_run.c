@@ -1,6 +1,8 @@
 /* Runs a program: addresses from offsets, and the backend does the rest. */
 #include "core/backend/backend.h"
 
+#include <stdio.h>
+
 static bool is_matmul(enum bst_instr_op op)
 {
     return op == BST_I_CONV_FWD || op == BST_I_CONV_BWD_DATA || op == BST_I_CONV_BWD_WEIGHT ||
@@ -13,9 +15,9 @@ static void *address(const struct bst_program *p, const struct bst_bindings *m, 
     return (char *)m->base[v->memory] + v->offset;
 }
 
-enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_program *p,
-                             const struct bst_bindings *m, const struct bst_step *step, int from,
-                             int to, const atomic_int *stop)
+static enum bst_err run_all(const struct bst_backend *b, const struct bst_program *p,
+                            const struct bst_bindings *m, const struct bst_step *step, int from,
+                            int to, const atomic_int *stop)
 {
     void *src[BST_MAX_SRC], *dst[BST_MAX_DST];
     BST_ASSERT(from >= 0 && from <= to && to <= p->n_instrs);
@@ -35,4 +37,26 @@ enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_progr
             return bst_fail_in(err, "%s: %s", in->name, bst_instr_op_name(in->op));
     }
     return BST_OK;
+}
+
+/* What was asked for is waited for even after a failure: it reads the caller's images. The failure
+ * that came first is the one to be told. */
+enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_program *p,
+                             const struct bst_bindings *m, const struct bst_step *step, int from,
+                             int to, const atomic_int *stop)
+{
+    char text[512];
+    enum bst_err err = run_all(b, p, m, step, from, to, stop);
+
+    if (!b->finish)
+        return err;
+    if (!err)
+        return b->finish(p->be, step);
+    snprintf(text, sizeof text, "%s", bst_err_text());
+    struct bst_step_result dropped = {0};
+    struct bst_step rest = *step;
+    rest.result = &dropped;
+    enum bst_err late = b->finish(p->be, &rest);
+    /* A stop is no failure of the device; one that shows up behind it is. */
+    return late && err == BST_E_CANCELLED ? late : bst_fail(err, "%s", text);
 }

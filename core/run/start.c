@@ -4,9 +4,10 @@
 
 #include "core/run/field.h"
 
-static const struct bst_backend *find_backend(const char *name)
+static enum bst_err find_backend(const char *name, const struct bst_backend **out)
 {
-    return strcmp(name, "auto") ? bst_backend_find(name) : bst_backends[0];
+    *out = bst_backends[0];
+    return strcmp(name, "auto") ? bst_backend_get(name, out) : BST_OK;
 }
 
 struct bst_data_cfg bst_start_data_cfg(const struct bst_preset *p)
@@ -38,7 +39,6 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
 {
     *out = (struct bst_train_cfg){
         .net = bst_net_find(nets, preset->model.name),
-        .backend = find_backend(preset->devices.backend),
         .ranks = (int)preset->devices.count,
         .threads = (int)preset->devices.threads,
         .memory_per_rank = preset->devices.memory,
@@ -56,9 +56,9 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
     };
     if (!out->net)
         return bst_fail(BST_E_NOTFOUND, "model.name: no net is called %s", preset->model.name);
-    if (!out->backend)
-        return bst_fail(BST_E_NOTFOUND, "devices.backend: no backend is called %s",
-                        preset->devices.backend);
+    enum bst_err err = find_backend(preset->devices.backend, &out->backend);
+    if (err)
+        return bst_fail_in(err, "devices.backend");
     bst_preset_net_cfg(preset, &out->net_cfg);
     bst_preset_recompute(preset, store->layers, &out->recompute);
     for (int i = 0; i < preset->lr_groups.n; i++) {
