@@ -3,17 +3,40 @@
  */
 #include <math.h>
 
+#include "core/base/alloc.h"
 #include "core/train/rank.h"
+
+/* Where asking costs a wait for a device, all parameters are asked about at once. */
+static enum bst_err squares(struct rank *k)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    const struct bst_param_table *p = k->params;
+    if (!b->sum_squares_each) {
+        for (int i = 0; i < p->n_trained; i++)
+            BST_TRY(b->sum_squares(k->be, bst_slot_at(k, k->grad, i), p->slots[i].bytes,
+                                   &k->sum_squares[i]));
+        return BST_OK;
+    }
+    const void **x = bst_xcalloc((size_t)p->n_trained + 1, sizeof *x);
+    size_t *bytes = bst_xcalloc((size_t)p->n_trained + 1, sizeof *bytes);
+    for (int i = 0; i < p->n_trained; i++) {
+        x[i] = bst_slot_at(k, k->grad, i);
+        bytes[i] = p->slots[i].bytes;
+    }
+    enum bst_err err = b->sum_squares_each(k->be, x, bytes, p->n_trained, k->sum_squares);
+    bst_free(x);
+    bst_free(bytes);
+    return err;
+}
 
 enum bst_err bst_rank_norms(struct rank *k, struct commit *c)
 {
     const struct bst_trainer *t = k->t;
     double total = 0;
     c->first_nonfinite = -1;
+    BST_TRY(squares(k));
     for (int i = 0; i < k->params->n_trained; i++) {
-        double *q = &k->sum_squares[i];
-        BST_TRY(t->cfg.backend->sum_squares(k->be, bst_slot_at(k, k->grad, i),
-                                            k->params->slots[i].bytes, q));
+        const double *q = &k->sum_squares[i];
         if (!(t->factor[i] > 0)) /* frozen: shown, but no part of the update */
             continue;
         total += *q;

@@ -76,7 +76,8 @@ struct rank {
 
     double *sum_squares; /* of the last update's gradient, by trained parameter */
     struct bst_device_info info;
-    uint64_t held; /* by this thread through bst_alloc, after the last job */
+    uint64_t device_free; /* of a device with memory of its own, when it was opened */
+    uint64_t held;        /* by this thread through bst_alloc, after the last job */
 
     /* Mailbox; guarded by the trainer's lock. */
     pthread_t thread;

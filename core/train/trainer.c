@@ -27,6 +27,8 @@ static enum bst_err open_job(struct rank *k, void *arg)
         .rank = k->rank, .threads = k->t->threads, .plan_for = k->t->cfg.plan_for};
     BST_TRY(k->t->cfg.backend->open(&cfg, &k->be));
     k->t->cfg.backend->info(k->be, &k->info);
+    if (k->t->cfg.backend->memory)
+        BST_TRY(k->t->cfg.backend->memory(k->be, &k->device_free));
     bst_comm_use(k->comm, k->t->cfg.backend, k->be);
     BST_TRY(bst_rank_build(k));
     k->sum_squares = bst_xcalloc((size_t)k->params->n_trained + 1, sizeof *k->sum_squares);
@@ -111,12 +113,25 @@ static enum bst_err fit_net(struct bst_trainer *t)
     return BST_OK;
 }
 
+/* Where memory is the devices', the smallest decides, less what libraries still take of it. */
+static void limit_by_devices(struct bst_trainer *t)
+{
+    uint64_t least = UINT64_MAX;
+    if (t->cfg.memory_per_rank || !t->cfg.backend->memory)
+        return;
+    for (int r = 0; r < (t->cfg.plan_only ? 1 : t->cfg.ranks); r++)
+        if (t->ranks[r].device_free < least)
+            least = t->ranks[r].device_free;
+    t->limit = least / 16 * 15;
+}
+
 static enum bst_err open_ranks(struct bst_trainer *t)
 {
     BST_TRY(choose_threads(t));
     BST_TRY(bst_ranks_start(t));
     /* Ranks are alike: the first one plans for all. */
     BST_TRY(bst_ranks_do(t, t->cfg.plan_only ? 1 : t->cfg.ranks, open_job, NULL));
+    limit_by_devices(t);
     BST_TRY(bst_groups_resolve(t));
     const struct bst_param_table *p = t->ranks[0].params;
     int n_blocks = bst_optimizer_info(t->cfg.optim.kind)->n_blocks;
