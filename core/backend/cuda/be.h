@@ -1,0 +1,180 @@
+/* Inside the CUDA backend: the context of one device, an instruction's prepared state, the table of
+ * instructions. A context belongs to one thread, on which its device is the current one.
+ *
+ * run() only puts work on the context's stream. Everything else has happened when it returns, so
+ * that what one rank's thread has finished may be read by another's. */
+#ifndef BST_BACKEND_CUDA_BE_H
+#define BST_BACKEND_CUDA_BE_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "core/backend/backend.h"
+#include "core/backend/cuda/dnn_graph.h"
+#include "core/backend/cuda/kern.h"
+
+enum {
+    CUDA_ALIGNMENT = 256,
+    CUDA_DNN_WORKSPACE_MOST =
+        256 << 20, /* preferred; a plan that needs more is taken where no other is */
+    CUDA_LT_WORKSPACE_MOST = 4 << 20,
+    CUDA_SUM_CHUNK = 8 << 20, /* of blocks that are added up */
+};
+
+struct bst_be {
+    int device;
+    cudaStream_t stream;
+    cudnnHandle_t dnn;
+    cudnnBackendDescriptor_t device_props;
+    cublasLtHandle_t lt;
+    enum kern_type type; /* of activations */
+    /* Small results, on the device and where they are read. */
+    struct kern_loss *loss, *loss_host;
+    bool loss_is_pending;
+    int64_t loss_per_sample;  /* rows */
+    double *sums, *sums_host; /* on the device with the partial sums behind them */
+    float *sum_chunk;         /* CUDA_SUM_CHUNK bytes, made when first needed */
+};
+
+/* How a tensor lies in memory. Plain is fp32 in the order of the shape; every other layout has the
+ * channels last, in a type, padded with zeros to a multiple. For a filter "channels" are its input
+ * channels: [out][kernel][kernel][in]. */
+struct cuda_form {
+    enum kern_type type;
+    bool last;
+    int64_t n, pixels;
+    int c, c_stored;
+};
+enum cuda_pad { CUDA_PAD_NONE, CUDA_PAD_4, CUDA_PAD_8 };
+
+uint32_t cuda_layout(enum kern_type type, enum cuda_pad pad);
+bool cuda_layout_is_last(uint32_t layout, enum kern_type type); /* channels last, in this type */
+enum cuda_pad cuda_layout_pad(uint32_t layout);
+BST_MUST_USE enum bst_err cuda_form_of(uint32_t layout, const struct bst_shape *s,
+                                       struct cuda_form *out);
+size_t cuda_layout_bytes(struct bst_be *be, uint32_t layout, const struct bst_shape *s);
+
+/* A matrix product by cuBLASLt. */
+struct cuda_product {
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace;
+};
+
+/* What describe() leaves in an instruction. */
+struct cuda_handle {
+    struct cuda_dnn_plan plan, plan_add; /* plan_add: adds to the result; may be missing */
+    struct cuda_product product;
+    struct cuda_form form;  /* of the tensor the instruction is about */
+    struct cuda_form other; /* of a second one */
+    int chunks;
+    size_t workspace; /* bytes of the scratch that are the library's; the instruction's follow */
+};
+
+struct cuda_call {
+    const struct bst_program *p;
+    const struct bst_instr *in;
+    void *const *src;
+    void *const *dst;
+    void *scratch;
+    const struct bst_step *step;
+};
+
+struct cuda_op {
+    enum bst_err (*describe)(struct bst_be *be, const struct bst_program *p,
+                             const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                             struct cuda_handle *h);
+    enum bst_err (*run)(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c);
+};
+
+extern const struct cuda_op cuda_op_image, cuda_op_conv_fwd, cuda_op_conv_bwd_data,
+    cuda_op_conv_bwd_weight, cuda_op_bn_train, cuda_op_bn_infer, cuda_op_bn_bwd, cuda_op_relu_fwd,
+    cuda_op_relu_bwd, cuda_op_add, cuda_op_max_pool_fwd, cuda_op_max_pool_bwd, cuda_op_avg_pool_fwd,
+    cuda_op_avg_pool_bwd, cuda_op_linear_fwd, cuda_op_linear_bwd_data, cuda_op_linear_bwd_weight,
+    cuda_op_softmax_ce, cuda_op_reorder;
+
+static inline const struct bst_shape *cuda_src_shape(const struct bst_program *p,
+                                                     const struct bst_instr *in, int k)
+{
+    return &p->values[in->src[k]].shape;
+}
+
+static inline const struct bst_shape *cuda_dst_shape(const struct bst_program *p,
+                                                     const struct bst_instr *in, int k)
+{
+    return &p->values[in->dst[k]].shape;
+}
+
+/* Whether this call adds to destination i, a parameter's gradient, instead of overwriting it. */
+static inline bool cuda_adds(const struct cuda_call *c, int i)
+{
+    return c->p->values[c->in->dst[i]].memory == BST_MEM_GRAD &&
+           (c->step->accumulate || c->in->adds >> i & 1u);
+}
+
+/* A matrix: all but the last dimension are rows. */
+static inline int64_t cuda_width(const struct bst_shape *s)
+{
+    return s->d[s->rank - 1];
+}
+
+static inline int64_t cuda_rows(const struct bst_shape *s)
+{
+    int64_t rows = 1;
+
+    for (int i = 0; i < s->rank - 1; i++)
+        rows *= s->d[i];
+    return rows;
+}
+
+static inline size_t cuda_round_up(size_t bytes)
+{
+    return (bytes + CUDA_ALIGNMENT - 1) / CUDA_ALIGNMENT * CUDA_ALIGNMENT;
+}
+
+/* device.c: stores the runtime's words and returns what kind of failure it is; BST_OK for success.
+ */
+enum bst_err cuda_fail(cudaError_t e, const char *what);
+enum bst_err cuda_open(const struct bst_be_cfg *cfg, struct bst_be **out);
+void cuda_close(struct bst_be *be);
+void cuda_info(struct bst_be *be, struct bst_device_info *out);
+enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out);
+void cuda_free(struct bst_be *be, void *p, size_t bytes);
+enum bst_err cuda_upload(struct bst_be *be, void *dst, const void *src, size_t bytes);
+enum bst_err cuda_download(struct bst_be *be, void *dst, const void *src, size_t bytes);
+enum bst_err cuda_wait(struct bst_be *be);
+enum bst_err cuda_memory(struct bst_be *be, uint64_t *bytes);
+
+/* product.c: D = op(A) · op(B) [+ bias, one a row of D], column-major as cuBLASLt counts: A is m×k,
+ * B k×n, D m×n after their transpositions, fp32. */
+struct cuda_product_ask {
+    bool transpose_a, transpose_b, bias;
+    int64_t m, n, k;
+};
+BST_MUST_USE enum bst_err cuda_product_init(struct bst_be *be, const struct cuda_product_ask *ask,
+                                            struct cuda_product *out);
+void cuda_product_fini(struct cuda_product *p); /* a zeroed one is fine */
+BST_MUST_USE enum bst_err cuda_product_run(struct bst_be *be, const struct cuda_product *p,
+                                           const void *a, const void *b, void *d, const void *bias,
+                                           bool add, void *workspace);
+
+/* loss.c: waits for what the program asked for and gives its loss to the step. */
+enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step);
+
+/* flat.c, plain.c: the slots of struct bst_backend of the same names. */
+enum bst_err cuda_sum(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
+                      size_t bytes);
+enum bst_err cuda_scale(struct bst_be *be, void *dst, double factor, size_t bytes);
+enum bst_err cuda_copy(struct bst_be *be, void *dst, const void *src, size_t bytes);
+enum bst_err cuda_sum_squares(struct bst_be *be, const void *x, size_t bytes, double *out);
+enum bst_err cuda_sum_squares_each(struct bst_be *be, const void *const *x, const size_t *bytes,
+                                   int n, double *out);
+enum bst_err cuda_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, void *v, const void *g,
+                      size_t bytes);
+enum bst_err cuda_export_plain(struct bst_be *be, const struct bst_param_slot *slot, const void *at,
+                               double *out);
+enum bst_err cuda_import_plain(struct bst_be *be, const struct bst_param_slot *slot,
+                               const double *in, void *at);
+
+#endif

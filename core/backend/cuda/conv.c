@@ -1,0 +1,179 @@
+/* Convolutions: one cuDNN plan an instruction, chosen by its heuristics when the program is
+ * compiled, its workspace a part of the program's arena. Only plans that give the same bits each
+ * time; fp32 is fp32, not TF32. */
+#include "core/backend/cuda/be.h"
+
+enum direction { FORWARD, BY_DATA, BY_FILTER };
+
+/* The three tensors of a convolution, whichever of them is made. */
+struct conv {
+    const struct bst_shape *x, *filter, *y;
+    enum cuda_pad pad; /* of the channels of x and of the filter */
+    struct cuda_dnn_window window;
+};
+
+static cudnnDataType_t dnn_type(enum kern_type t)
+{
+    return t == KERN_F32 ? CUDNN_DATA_FLOAT : t == KERN_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
+
+/* The padding decides how many channels the library sees; they are 0 where there are none. */
+static enum bst_err dims(const struct bst_shape *s, uint32_t layout, int64_t out[4])
+{
+    struct cuda_form f;
+
+    BST_TRY(cuda_form_of(layout, s, &f));
+    out[0] = s->d[0];
+    out[1] = f.c_stored;
+    out[2] = s->d[2];
+    out[3] = s->d[3];
+    return BST_OK;
+}
+
+/* Tensors' numbers in the graph, and in run(): 0 is x, 1 the filter, 2 y. */
+static enum bst_err build(struct bst_be *be, const struct conv *c, enum direction way, float beta,
+                          struct cuda_dnn_graph *g)
+{
+    const uint32_t padded = cuda_layout(be->type, c->pad);
+    const cudnnDataType_t type = dnn_type(be->type);
+    int64_t dim[4];
+
+    BST_TRY(dims(c->x, padded, dim));
+    const int x = cuda_dnn_nhwc(g, type, dim, CUDA_DNN_REAL);
+    BST_TRY(dims(c->filter, padded, dim));
+    const int filter = cuda_dnn_nhwc(g, type, dim, CUDA_DNN_REAL);
+    BST_TRY(dims(c->y, cuda_layout(be->type, CUDA_PAD_NONE), dim));
+    const int y = cuda_dnn_nhwc(g, type, dim, CUDA_DNN_REAL);
+    if (way == FORWARD)
+        cuda_dnn_conv_fwd(g, x, filter, y, c->window);
+    else if (way == BY_DATA)
+        cuda_dnn_conv_bwd_data(g, y, filter, x, c->window, beta);
+    else
+        cuda_dnn_conv_bwd_filter(g, x, y, filter, c->window, beta);
+    return BST_OK;
+}
+
+static enum bst_err find_plan(struct bst_be *be, const struct conv *c, enum direction way,
+                              float beta, struct cuda_dnn_plan *out)
+{
+    struct cuda_dnn_wish wish = {.refuse = CUDA_DNN_NOTE(NONDETERMINISTIC),
+                                 .workspace_most = CUDA_DNN_WORKSPACE_MOST};
+    struct cuda_dnn_graph *g = cuda_dnn_graph_new();
+    int n = 0;
+
+    if (be->type == KERN_F32)
+        wish.refuse |= CUDA_DNN_NOTES_INEXACT;
+    enum bst_err err = build(be, c, way, beta, g);
+    if (!err)
+        err = cuda_dnn_plans(g, be->device_props, &wish, out, 1, &n, NULL);
+    if (err == BST_E_UNSUPPORTED) { /* dear in memory is better than none */
+        wish.workspace_most = -1;
+        err = cuda_dnn_plans(g, be->device_props, &wish, out, 1, &n, NULL);
+    }
+    cuda_dnn_graph_free(g);
+    return err;
+}
+
+/* An activation of this backend's type as it lies now, or its padding's default. */
+static enum cuda_pad pad_of(const struct bst_be *be, uint32_t layout)
+{
+    return cuda_layout_is_last(layout, be->type) ? cuda_layout_pad(layout) : CUDA_PAD_NONE;
+}
+
+static struct cuda_dnn_window window_of(const struct bst_instr *in)
+{
+    return (struct cuda_dnn_window){in->window.stride, in->window.pad};
+}
+
+static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
+                                 const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                                 struct cuda_handle *h)
+{
+    const struct conv c = {cuda_src_shape(p, in, 0), cuda_src_shape(p, in, 1),
+                           cuda_dst_shape(p, in, 0), pad_of(be, w->src[0]), window_of(in)};
+
+    (void)accumulate;
+    w->src[0] = w->src[1] = cuda_layout(be->type, c.pad);
+    w->dst[0] = cuda_layout(be->type, CUDA_PAD_NONE);
+    BST_TRY(find_plan(be, &c, FORWARD, 0, &h->plan));
+    w->scratch_bytes = (size_t)h->plan.workspace;
+    return BST_OK;
+}
+
+static enum bst_err data_describe(struct bst_be *be, const struct bst_program *p,
+                                  const struct bst_instr *in, bool accumulate, struct bst_wants *w,
+                                  struct cuda_handle *h)
+{
+    const struct conv c = {cuda_dst_shape(p, in, 0), cuda_src_shape(p, in, 1),
+                           cuda_src_shape(p, in, 0), pad_of(be, w->dst[0]), window_of(in)};
+
+    (void)accumulate;
+    w->src[0] = cuda_layout(be->type, CUDA_PAD_NONE);
+    w->src[1] = w->dst[0] = cuda_layout(be->type, c.pad);
+    BST_TRY(find_plan(be, &c, BY_DATA, 0, &h->plan));
+    w->scratch_bytes = (size_t)h->plan.workspace;
+    return BST_OK;
+}
+
+/* Where the library has no plan that adds, the gradient is made in the scratch and added by a
+ * kernel of ours. */
+static enum bst_err weight_describe(struct bst_be *be, const struct bst_program *p,
+                                    const struct bst_instr *in, bool accumulate,
+                                    struct bst_wants *w, struct cuda_handle *h)
+{
+    const struct conv c = {cuda_src_shape(p, in, 0), cuda_dst_shape(p, in, 0),
+                           cuda_src_shape(p, in, 1), pad_of(be, w->src[0]), window_of(in)};
+    size_t add = 0;
+
+    w->src[0] = w->dst[0] = cuda_layout(be->type, c.pad);
+    w->src[1] = cuda_layout(be->type, CUDA_PAD_NONE);
+    BST_TRY(cuda_form_of(w->dst[0], c.filter, &h->form));
+    BST_TRY(find_plan(be, &c, BY_FILTER, 0, &h->plan));
+    h->workspace = cuda_round_up((size_t)h->plan.workspace);
+    if (accumulate || in->adds) {
+        enum bst_err err = find_plan(be, &c, BY_FILTER, 1, &h->plan_add);
+
+        if (err && err != BST_E_UNSUPPORTED)
+            return err;
+        add = err ? h->workspace + cuda_layout_bytes(be, w->dst[0], c.filter)
+                  : (size_t)h->plan_add.workspace;
+    }
+    w->scratch_bytes = add > (size_t)h->plan.workspace ? add : (size_t)h->plan.workspace;
+    return BST_OK;
+}
+
+static enum bst_err run_plan(struct bst_be *be, const struct cuda_dnn_plan *plan, void *x,
+                             void *filter, void *y, void *workspace)
+{
+    static const int64_t id[] = {0, 1, 2};
+    void *const at[] = {x, filter, y};
+
+    return cuda_dnn_run(be->dnn, plan, 3, id, at, workspace);
+}
+
+static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+{
+    return run_plan(be, &h->plan, c->src[0], c->src[1], c->dst[0], c->scratch);
+}
+
+static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+{
+    return run_plan(be, &h->plan, c->dst[0], c->src[1], c->src[0], c->scratch);
+}
+
+static enum bst_err weight_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+{
+    if (!cuda_adds(c, 0))
+        return run_plan(be, &h->plan, c->src[0], c->dst[0], c->src[1], c->scratch);
+    if (h->plan_add.desc)
+        return run_plan(be, &h->plan_add, c->src[0], c->dst[0], c->src[1], c->scratch);
+    void *made = (char *)c->scratch + h->workspace;
+    const struct kern_accumulate a = {c->dst[0], made,
+                                      h->form.n * h->form.pixels * (int64_t)h->form.c_stored};
+    BST_TRY(run_plan(be, &h->plan, c->src[0], made, c->src[1], c->scratch));
+    return cuda_fail(kern_run_accumulate(be->stream, be->type, &a), "adding up gradients");
+}
+
+const struct cuda_op cuda_op_conv_fwd = {fwd_describe, fwd_run};
+const struct cuda_op cuda_op_conv_bwd_data = {data_describe, data_run};
+const struct cuda_op cuda_op_conv_bwd_weight = {weight_describe, weight_run};

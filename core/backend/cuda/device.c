@@ -1,0 +1,205 @@
+/* A device: its context, its memory, its errors in words. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/backend/cuda/be.h"
+#include "core/base/alloc.h"
+#include "core/base/text.h"
+
+enum bst_err cuda_fail(cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess)
+        return BST_OK;
+    /* What is not the device's own state stays behind as the thread's last error: taken away here.
+     */
+    cudaGetLastError();
+    if (e == cudaErrorMemoryAllocation)
+        return bst_fail(BST_E_NOMEM, "%s: out of device memory", what);
+    return bst_fail(BST_E_LIBRARY, "%s: CUDA error %d, %s: %s", what, (int)e, cudaGetErrorName(e),
+                    cudaGetErrorString(e));
+}
+
+enum bst_err cuda_wait(struct bst_be *be)
+{
+    return cuda_fail(cudaStreamSynchronize(be->stream), "the device");
+}
+
+/* 35 is also what the runtime says where there is no driver at all. */
+static enum bst_err choose_device(int rank, int *device)
+{
+    int n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+
+    if (e == cudaErrorInsufficientDriver) {
+        cudaGetLastError();
+        return bst_fail(BST_E_NOTFOUND,
+                        "cuda: no NVIDIA driver on this machine, or one too old for CUDA %d.%d",
+                        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    }
+    if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0)) {
+        cudaGetLastError();
+        return bst_fail(BST_E_NOTFOUND, "cuda: the NVIDIA driver sees no GPU (is one hidden by "
+                                        "CUDA_VISIBLE_DEVICES?)");
+    }
+    BST_TRY(cuda_fail(e, "cuda: counting devices"));
+    if (rank >= n)
+        return bst_fail(BST_E_RANGE, "cuda: rank %d needs a GPU of its own, but %d %s visible",
+                        rank, n, n == 1 ? "is" : "are");
+    *device = rank;
+    return BST_OK;
+}
+
+static enum bst_err open_libraries(struct bst_be *be)
+{
+    BST_TRY(cuda_dnn_fail(cudnnCreate(&be->dnn), "opening cuDNN"));
+    BST_TRY(cuda_dnn_fail(cudnnSetStream(be->dnn, be->stream), "giving cuDNN its stream"));
+    BST_TRY(cuda_dnn_device_of(be->dnn, &be->device_props));
+    cublasStatus_t s = cublasLtCreate(&be->lt);
+    if (s != CUBLAS_STATUS_SUCCESS)
+        return bst_fail(BST_E_LIBRARY, "opening cuBLASLt: %s", cublasLtGetStatusString(s));
+    return BST_OK;
+}
+
+static enum bst_err open_small(struct bst_be *be)
+{
+    BST_TRY(cuda_fail(cudaMalloc((void **)&be->loss, sizeof *be->loss), "cuda"));
+    BST_TRY(cuda_fail(
+        cudaHostAlloc((void **)&be->loss_host, sizeof *be->loss_host, cudaHostAllocDefault),
+        "cuda: pinned memory"));
+    BST_TRY(cuda_fail(cudaMalloc((void **)&be->sums, (KERN_SQUARES_BLOCKS + 1) *
+                                                         KERN_SQUARES_TENSORS * sizeof *be->sums),
+                      "cuda"));
+    return cuda_fail(cudaHostAlloc((void **)&be->sums_host,
+                                   KERN_SQUARES_TENSORS * sizeof *be->sums_host,
+                                   cudaHostAllocDefault),
+                     "cuda: pinned memory");
+}
+
+enum bst_err cuda_open(const struct bst_be_cfg *cfg, struct bst_be **out)
+{
+    int device = 0;
+    struct bst_be *be;
+
+    BST_TRY(choose_device(cfg->rank, &device));
+    BST_TRY(cuda_fail(cudaSetDevice(device), "cuda: choosing the device"));
+    be = bst_xalloc(sizeof *be);
+    be->device = device;
+    be->type = KERN_F32;
+    enum bst_err err =
+        cuda_fail(cudaStreamCreateWithFlags(&be->stream, cudaStreamNonBlocking), "cuda: a stream");
+    if (!err)
+        err = open_libraries(be);
+    if (!err)
+        err = open_small(be);
+    if (err)
+        cuda_close(be);
+    else
+        *out = be;
+    return err;
+}
+
+void cuda_close(struct bst_be *be)
+{
+    if (!be)
+        return;
+    if (be->stream)
+        cudaStreamSynchronize(be->stream);
+    cudaFree(be->loss);
+    cudaFreeHost(be->loss_host);
+    cudaFree(be->sums);
+    cudaFreeHost(be->sums_host);
+    cudaFree(be->sum_chunk);
+    if (be->lt)
+        cublasLtDestroy(be->lt);
+    cuda_dnn_device_free(be->device_props);
+    if (be->dnn)
+        cudnnDestroy(be->dnn);
+    if (be->stream)
+        cudaStreamDestroy(be->stream);
+    bst_free(be);
+}
+
+/* As the driver writes it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx. */
+static void write_uuid(const cudaUUID_t *id, char *out, size_t room)
+{
+    size_t n = (size_t)snprintf(out, room, "GPU");
+
+    for (int i = 0; i < 16 && n < room; i++) {
+        const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+
+        n += (size_t)snprintf(out + n, room - n, "%s%02x", dash ? "-" : "",
+                              (unsigned)(unsigned char)id->bytes[i]);
+    }
+}
+
+void cuda_info(struct bst_be *be, struct bst_device_info *out)
+{
+    struct cudaDeviceProp prop;
+    size_t dnn = cudnnGetVersion(); /* 91900 is 9.19.0 */
+
+    memset(out, 0, sizeof *out);
+    memset(&prop, 0, sizeof prop);
+    if (cudaGetDeviceProperties(&prop, be->device) != cudaSuccess)
+        cudaGetLastError();
+    snprintf(out->name, sizeof out->name, "%.95s", prop.name);
+    write_uuid(&prop.uuid, out->uuid, sizeof out->uuid);
+    snprintf(out->isa, sizeof out->isa, "sm_%d%d", prop.major, prop.minor);
+    snprintf(out->library, sizeof out->library, "cuDNN %zu.%zu.%zu, CUDA %d.%d", dnn / 10000,
+             dnn / 100 % 100, dnn % 100, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    out->threads = 1;
+}
+
+enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out)
+{
+    char text[32];
+
+    *out = NULL;
+    if (!bytes)
+        return BST_OK;
+    cudaError_t e = cudaMalloc(out, bytes);
+    if (e == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        bst_text_bytes(bytes, text);
+        return bst_fail(BST_E_NOMEM, "out of memory on GPU %d: %s wanted", be->device, text);
+    }
+    BST_TRY(cuda_fail(e, "device memory"));
+    e = cudaMemsetAsync(*out, 0, bytes, be->stream);
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize(be->stream);
+    if (e != cudaSuccess) {
+        cudaFree(*out);
+        *out = NULL;
+    }
+    return cuda_fail(e, "device memory");
+}
+
+void cuda_free(struct bst_be *be, void *p, size_t bytes)
+{
+    (void)be;
+    (void)bytes;
+    cudaFree(p); /* waits for the device; a device that failed has said so elsewhere */
+}
+
+enum bst_err cuda_upload(struct bst_be *be, void *dst, const void *src, size_t bytes)
+{
+    BST_TRY(cuda_fail(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, be->stream),
+                      "copy to the device"));
+    return cuda_wait(be);
+}
+
+enum bst_err cuda_download(struct bst_be *be, void *dst, const void *src, size_t bytes)
+{
+    BST_TRY(cuda_fail(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, be->stream),
+                      "copy from the device"));
+    return cuda_wait(be);
+}
+
+enum bst_err cuda_memory(struct bst_be *be, uint64_t *bytes)
+{
+    size_t unused = 0, all = 0;
+
+    (void)be;
+    BST_TRY(cuda_fail(cudaMemGetInfo(&unused, &all), "free device memory"));
+    *bytes = unused;
+    return BST_OK;
+}

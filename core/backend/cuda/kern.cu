@@ -1,0 +1,424 @@
+/* The kernels for the device. A name is bst_<kernel> or bst_<kernel>_<type>, without C++'s
+ * mangling: the fakes find the host's version by it. */
+#include "core/backend/cuda/kern_body.h"
+
+/* Threads of a one-dimensional grid, each taking every `all`-th item. */
+static __device__ __forceinline__ int64_t first_item()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ int64_t all_threads()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* A tensor's groups of eight with the channels' coefficients: kept while a thread stays in the same
+ * channels, which it does wherever the grid's threads are a multiple of c / 8. `use` gets the index
+ * of the first element, how many there are, and whether the channels are other ones than before. */
+template <class Load, class Use>
+static __device__ __forceinline__ void over_groups(int64_t count, int c, Load load, Use use)
+{
+    const int64_t groups = (count + KERN_GROUP - 1) / KERN_GROUP;
+    int64_t before = -1;
+
+    for (int64_t j = first_item(); j < groups; j += all_threads()) {
+        const int64_t i = j * KERN_GROUP, left = count - i;
+        const int n = left < KERN_GROUP ? (int)left : KERN_GROUP;
+
+        if (c % KERN_GROUP == 0) {
+            const int64_t at = (int64_t)((uint32_t)j % (uint32_t)(c / KERN_GROUP));
+
+            if (at != before) {
+                KERN_EACH(k)
+                load(k, (int)at * KERN_GROUP + k);
+                before = at;
+            }
+            use((size_t)i, KERN_GROUP);
+        } else {
+            KERN_EACH(k)
+            {
+                if (k < n)
+                    load(k, (int)((i + k) % c));
+            }
+            use((size_t)i, n);
+        }
+    }
+}
+
+/* Sums over the rows of a chunk, V channels a thread; then over the block's threads, in a fixed
+ * order. What is added is up to `Sums`, made once a thread for its channels. */
+template <int V, class Sums, class Args>
+static __device__ __forceinline__ void reduce_rows(const Args &a, float *partial)
+{
+    __shared__ float part[2 * V][KERN_THREADS];
+    const int lane = threadIdx.y * blockDim.x + threadIdx.x;
+    const int c = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+    const int64_t each = (a.rows + a.chunks - 1) / a.chunks, from = each * blockIdx.y;
+    const int64_t to = from + each < a.rows ? from + each : a.rows;
+    kern_pair sum[V];
+
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        sum[k].a = sum[k].b = 0;
+    if (c < a.c) {
+        Sums sums(a, c);
+        for (int64_t r = from + threadIdx.y; r < to; r += blockDim.y)
+            sums.add(a, (size_t)(r * a.c + c), sum);
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        part[2 * k][lane] = sum[k].a;
+        part[2 * k + 1][lane] = sum[k].b;
+    }
+    __syncthreads();
+    for (int half = blockDim.y / 2; half; half /= 2) {
+        if ((int)threadIdx.y < half) {
+#pragma unroll
+            for (int k = 0; k < 2 * V; k++)
+                part[k][lane] += part[k][lane + half * blockDim.x];
+        }
+        __syncthreads();
+    }
+    if (threadIdx.y == 0 && c < a.c) {
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            partial[(size_t)(2 * blockIdx.y) * a.c + c + k] = part[2 * k][lane];
+            partial[(size_t)(2 * blockIdx.y + 1) * a.c + c + k] = part[2 * k + 1][lane];
+        }
+    }
+}
+
+template <kern_type T> static __device__ __forceinline__ void image(const kern_image &a)
+{
+    for (int64_t i = first_item(); i < a.pixels; i += all_threads())
+        kern_image_pixel(&a, T, i);
+}
+
+template <kern_type T, int V> struct stats {
+    float x0[V];
+
+    __device__ stats(const kern_bn_stats &a, int c)
+    {
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            x0[k] = kern_load(a.x, T, c + k);
+    }
+    __device__ void add(const kern_bn_stats &a, size_t i, kern_pair *sum)
+    {
+        const kern_oct x = kern_load_oct(a.x, T, i, V);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            kern_bn_stats_add(&sum[k], x.v[k], x0[k]);
+    }
+};
+
+template <kern_type T> static __device__ __forceinline__ void bn_stats(const kern_bn_stats &a)
+{
+    if (a.c % KERN_GROUP)
+        reduce_rows<1, stats<T, 1>>(a, a.partial);
+    else
+        reduce_rows<KERN_GROUP, stats<T, KERN_GROUP>>(a, a.partial);
+}
+
+template <kern_type T> static __device__ __forceinline__ void bn_finish(const kern_bn_finish &a)
+{
+    for (int64_t c = first_item(); c < a.c; c += all_threads())
+        kern_bn_finish_channel(&a, T, (int)c);
+}
+
+template <kern_type T> static __device__ __forceinline__ void bn_apply(const kern_bn_apply &a)
+{
+    kern_affine f[KERN_GROUP];
+
+    over_groups(
+        a.rows * a.c, a.c, [&](int k, int c) { f[k] = kern_affine_of(&a.bn, c); },
+        [&](size_t i, int n) { kern_bn_apply_oct(&a, T, i, n, f); });
+}
+
+template <kern_type T, int V> struct bwd_sums {
+    kern_affine f[V];
+
+    __device__ bwd_sums(const kern_bn_bwd_sums &a, int c)
+    {
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            f[k] = kern_affine_of(&a.g.bn, c + k);
+    }
+    __device__ void add(const kern_bn_bwd_sums &a, size_t i, kern_pair *sum)
+    {
+        kern_oct x, d;
+
+        kern_bn_grad_oct(&a.g, T, i, V, f, &x, &d);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            kern_bn_bwd_add(&sum[k], &f[k], x.v[k], d.v[k]);
+    }
+};
+
+template <kern_type T> static __device__ __forceinline__ void bn_bwd_sums(const kern_bn_bwd_sums &a)
+{
+    if (a.c % KERN_GROUP)
+        reduce_rows<1, bwd_sums<T, 1>>(a, a.partial);
+    else
+        reduce_rows<KERN_GROUP, bwd_sums<T, KERN_GROUP>>(a, a.partial);
+}
+
+static __device__ __forceinline__ void bn_bwd_finish(const kern_bn_bwd_finish &a)
+{
+    for (int64_t c = first_item(); c < a.c; c += all_threads())
+        kern_bn_bwd_finish_channel(&a, (int)c);
+}
+
+template <kern_type T>
+static __device__ __forceinline__ void bn_bwd_apply(const kern_bn_bwd_apply &a)
+{
+    kern_affine f[KERN_GROUP];
+    kern_pair m[KERN_GROUP];
+
+    over_groups(
+        a.rows * a.c, a.c,
+        [&](int k, int c) {
+            f[k] = kern_affine_of(&a.g.bn, c);
+            m[k].a = a.means[c];
+            m[k].b = a.means[a.c + c];
+        },
+        [&](size_t i, int n) { kern_bn_bwd_apply_oct(&a, T, i, n, f, m); });
+}
+
+template <kern_type T> static __device__ __forceinline__ void pointwise(const kern_pointwise &a)
+{
+    const int64_t groups = (a.count + KERN_GROUP - 1) / KERN_GROUP;
+
+    for (int64_t j = first_item(); j < groups; j += all_threads()) {
+        const int64_t i = j * KERN_GROUP, left = a.count - i;
+
+        if (left >= KERN_GROUP)
+            kern_pointwise_oct(&a, T, (size_t)i, KERN_GROUP);
+        else
+            kern_pointwise_oct(&a, T, (size_t)i, (int)left);
+    }
+}
+
+template <kern_type T> static __device__ __forceinline__ void max_pool(const kern_max_pool &a)
+{
+    const int64_t all = a.n * a.oh * a.ow * a.c;
+
+    for (int64_t i = first_item(); i < all; i += all_threads()) {
+        const int64_t o = i / a.c;
+
+        kern_max_pool_at(&a, T, o / a.ow / a.oh, (int)(o / a.ow % a.oh), (int)(o % a.ow),
+                         (int)(i % a.c));
+    }
+}
+
+template <kern_type T>
+static __device__ __forceinline__ void max_pool_bwd(const kern_max_pool_bwd &a)
+{
+    const int64_t all = a.n * a.ih * a.iw * a.c;
+
+    for (int64_t i = first_item(); i < all; i += all_threads()) {
+        const int64_t o = i / a.c;
+
+        kern_max_pool_bwd_at(&a, T, o / a.iw / a.ih, (int)(o / a.iw % a.ih), (int)(o % a.iw),
+                             (int)(i % a.c));
+    }
+}
+
+template <kern_type T> static __device__ __forceinline__ void avg_pool(const kern_avg_pool &a)
+{
+    for (int64_t i = first_item(); i < a.n * a.c; i += all_threads())
+        kern_avg_pool_at(&a, T, i / a.c, (int)(i % a.c));
+}
+
+template <kern_type T>
+static __device__ __forceinline__ void avg_pool_bwd(const kern_avg_pool_bwd &a)
+{
+    for (int64_t i = first_item(); i < a.n * a.pixels * a.c; i += all_threads())
+        kern_avg_pool_bwd_at(&a, T, i / a.c, (int)(i % a.c));
+}
+
+/* Over the block's threads, in a fixed order; every thread gets the sum. */
+static __device__ __forceinline__ double block_sum(double x)
+{
+    __shared__ double part[KERN_THREADS];
+
+    __syncthreads();
+    part[threadIdx.x] = x;
+    __syncthreads();
+    for (int half = KERN_THREADS / 2; half; half /= 2) {
+        if ((int)threadIdx.x < half)
+            part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    return part[0];
+}
+
+/* Place of a row's first largest logit. */
+static __device__ __forceinline__ int block_arg_max(const float *z, int n)
+{
+    __shared__ int best[KERN_THREADS];
+    int mine = -1;
+
+    for (int i = threadIdx.x; i < n; i += KERN_THREADS) {
+        if (mine < 0 || z[i] > z[mine])
+            mine = i;
+    }
+    best[threadIdx.x] = mine;
+    __syncthreads();
+    for (int half = KERN_THREADS / 2; half; half /= 2) {
+        if ((int)threadIdx.x < half) {
+            const int a = best[threadIdx.x], b = best[threadIdx.x + half];
+
+            if (b >= 0 && (a < 0 || z[b] > z[a] || (z[b] == z[a] && b < a)))
+                best[threadIdx.x] = b;
+        }
+        __syncthreads();
+    }
+    return best[0];
+}
+
+/* A row a block. */
+static __device__ __forceinline__ void softmax(const kern_softmax &a)
+{
+    const int64_t row = blockIdx.x;
+    const float *z = a.z + row * a.classes;
+    kern_row out = {0, 0, kern_softmax_kind(&a, row)};
+
+    if (out.kind == KERN_ROW_IGNORED) {
+        for (int i = threadIdx.x; a.dz && i < a.classes; i += KERN_THREADS)
+            a.dz[row * a.classes + i] = 0;
+    } else if (out.kind == KERN_ROW_COUNTS) {
+        const int arg_max = block_arg_max(z, a.classes);
+        const float most = z[arg_max];
+        double sum = 0, loss = 0;
+
+        for (int i = threadIdx.x; i < a.classes; i += KERN_THREADS)
+            sum += (double)expf(z[i] - most);
+        const double log_sum = log(block_sum(sum)); /* all have read z: dz may take its place */
+        for (int i = threadIdx.x; i < a.classes; i += KERN_THREADS)
+            loss += kern_softmax_class(&a, row, i, most, log_sum);
+        out.loss = block_sum(loss);
+        out.correct = arg_max == a.labels[row];
+    }
+    if (threadIdx.x == 0)
+        a.row[row] = out;
+}
+
+static __device__ __forceinline__ void loss_sum(const kern_loss_sum &a)
+{
+    __shared__ int64_t first_bad[KERN_THREADS];
+    double sum = 0, correct = 0, targets = 0; /* whole numbers, exact in doubles */
+    int64_t bad = a.n;
+
+    for (int64_t i = threadIdx.x; i < a.n; i += KERN_THREADS) {
+        sum += a.row[i].loss;
+        correct += a.row[i].correct;
+        targets += a.row[i].kind == KERN_ROW_COUNTS;
+        if (a.row[i].kind == KERN_ROW_BAD_LABEL && i < bad)
+            bad = i;
+    }
+    sum = block_sum(sum);
+    correct = block_sum(correct);
+    targets = block_sum(targets);
+    first_bad[threadIdx.x] = bad;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int i = 1; i < KERN_THREADS; i++)
+            bad = first_bad[i] < bad ? first_bad[i] : bad;
+        a.loss->sum = sum;
+        a.loss->correct = (int64_t)correct;
+        a.loss->targets = (int64_t)targets;
+        a.loss->bad_row = bad < a.n ? bad : -1;
+    }
+}
+
+static __device__ __forceinline__ void bias_grad(const kern_bias_grad &a)
+{
+    for (int64_t k = first_item(); k < a.k; k += all_threads())
+        kern_bias_grad_at(&a, (int)k);
+}
+
+static __device__ __forceinline__ void reorder(const kern_reorder &a)
+{
+    for (int64_t i = first_item(); i < a.n * a.pixels * a.c_dst; i += all_threads())
+        kern_reorder_at(&a, i);
+}
+
+static __device__ __forceinline__ void sgd(const kern_sgd &a)
+{
+    for (int64_t i = first_item(); i < a.count; i += all_threads())
+        kern_sgd_at(&a, i);
+}
+
+/* A tensor for each of the grid's y. */
+static __device__ __forceinline__ void sum_squares(const kern_sum_squares &a)
+{
+    const float *x = a.x[blockIdx.y];
+    double sum = 0;
+
+    for (int64_t i = first_item(); i < a.count[blockIdx.y]; i += all_threads())
+        sum = fma((double)x[i], (double)x[i], sum);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        a.partial[blockIdx.y * KERN_SQUARES_BLOCKS + blockIdx.x] = sum;
+}
+
+/* A tensor a block. */
+static __device__ __forceinline__ void sum_doubles(const kern_sum_doubles &a)
+{
+    const double *partial = a.partial + blockIdx.x * KERN_SQUARES_BLOCKS;
+    double sum = 0;
+
+    for (int i = threadIdx.x; i < KERN_SQUARES_BLOCKS; i += KERN_THREADS)
+        sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        a.sum[blockIdx.x] = sum;
+}
+
+static __device__ __forceinline__ void scale(const kern_scale &a)
+{
+    for (int64_t i = first_item(); i < a.count; i += all_threads())
+        a.x[i] *= a.factor;
+}
+
+static __device__ __forceinline__ void accumulate(const kern_accumulate &a)
+{
+    for (int64_t i = first_item(); i < a.count; i += all_threads())
+        a.dst[i] += a.src[i];
+}
+
+#define ENTRY(name, suffix, body)                                                                  \
+    extern "C" __global__ void __launch_bounds__(KERN_THREADS)                                     \
+        bst_##name##suffix(const __grid_constant__ kern_##name a)                                  \
+    {                                                                                              \
+        body(a);                                                                                   \
+    }
+#define ENTRIES_1(name)                                                                            \
+    ENTRY(name, _f32, name<KERN_F32>)                                                              \
+    ENTRY(name, _f16, name<KERN_F16>)                                                              \
+    ENTRY(name, _bf16, name<KERN_BF16>)
+#define ENTRIES_0(name) ENTRY(name, , name)
+#define X(name, typed) ENTRIES_##typed(name)
+KERN_LIST(X)
+#undef X
+
+#define TABLE_1(name)                                                                              \
+    {(const void *)bst_##name##_f32, (const void *)bst_##name##_f16,                               \
+     (const void *)bst_##name##_bf16},
+#define TABLE_0(name)                                                                              \
+    {(const void *)bst_##name, (const void *)bst_##name, (const void *)bst_##name},
+
+cudaError_t kern_start(enum kern_id id, enum kern_type type, dim3 grid, dim3 block, const void *a,
+                       cudaStream_t stream)
+{
+    static const void *const entry[KERN_N][KERN_N_TYPES] = {
+#define X(name, typed) TABLE_##typed(name)
+        KERN_LIST(X)
+#undef X
+    };
+    void *args[] = {const_cast<void *>(a)};
+
+    return cudaLaunchKernel(entry[id][type], grid, block, args, 0, stream);
+}

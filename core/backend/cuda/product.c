@@ -1,0 +1,103 @@
+#include <string.h>
+
+#include "core/backend/cuda/be.h"
+
+static enum bst_err lt_fail(cublasStatus_t s, const char *what)
+{
+    if (s == CUBLAS_STATUS_SUCCESS)
+        return BST_OK;
+    return bst_fail(s == CUBLAS_STATUS_NOT_SUPPORTED  ? BST_E_UNSUPPORTED
+                    : s == CUBLAS_STATUS_ALLOC_FAILED ? BST_E_NOMEM
+                                                      : BST_E_LIBRARY,
+                    "cuBLASLt: %s: %s", what, cublasLtGetStatusString(s));
+}
+
+void cuda_product_fini(struct cuda_product *p)
+{
+    if (p->a)
+        cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b)
+        cublasLtMatrixLayoutDestroy(p->b);
+    if (p->d)
+        cublasLtMatrixLayoutDestroy(p->d);
+    if (p->how)
+        cublasLtMatmulDescDestroy(p->how);
+    *p = (struct cuda_product){0};
+}
+
+static enum bst_err set_how(cublasLtMatmulDesc_t how, cublasLtMatmulDescAttributes_t name,
+                            const void *value, size_t bytes)
+{
+    return lt_fail(cublasLtMatmulDescSetAttribute(how, name, value, bytes), "description");
+}
+
+static enum bst_err describe(const struct cuda_product_ask *ask, struct cuda_product *p)
+{
+    const cublasOperation_t a = ask->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t b = ask->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t epilogue =
+        ask->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    const uint64_t m = (uint64_t)ask->m, n = (uint64_t)ask->n, k = (uint64_t)ask->k;
+
+    /* fp32 stays fp32: TF32 is a compute type of its own. */
+    BST_TRY(lt_fail(cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), "product"));
+    BST_TRY(set_how(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
+    BST_TRY(set_how(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+    BST_TRY(set_how(p->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->a, CUDA_R_32F, ask->transpose_a ? k : m,
+                                               ask->transpose_a ? m : k,
+                                               (int64_t)(ask->transpose_a ? k : m)),
+                    "matrix A"));
+    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->b, CUDA_R_32F, ask->transpose_b ? n : k,
+                                               ask->transpose_b ? k : n,
+                                               (int64_t)(ask->transpose_b ? n : k)),
+                    "matrix B"));
+    return lt_fail(cublasLtMatrixLayoutCreate(&p->d, CUDA_R_32F, m, n, (int64_t)m), "matrix D");
+}
+
+static enum bst_err choose(struct bst_be *be, struct cuda_product *p)
+{
+    const size_t most = CUDA_LT_WORKSPACE_MOST;
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t found;
+    int n = 0;
+
+    memset(&found, 0, sizeof found);
+    BST_TRY(lt_fail(cublasLtMatmulPreferenceCreate(&preference), "preference"));
+    cublasStatus_t s = cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulAlgoGetHeuristic(be->lt, p->how, p->a, p->b, p->d, p->d, preference, 1,
+                                           &found, &n);
+    cublasLtMatmulPreferenceDestroy(preference);
+    BST_TRY(lt_fail(s, "heuristics"));
+    if (n < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+        return bst_fail(BST_E_UNSUPPORTED, "cuBLASLt: no algorithm for this product");
+    p->algo = found.algo;
+    p->workspace = found.workspaceSize;
+    return BST_OK;
+}
+
+enum bst_err cuda_product_init(struct bst_be *be, const struct cuda_product_ask *ask,
+                               struct cuda_product *out)
+{
+    enum bst_err err = describe(ask, out);
+
+    if (!err)
+        err = choose(be, out);
+    if (err)
+        cuda_product_fini(out);
+    return err;
+}
+
+enum bst_err cuda_product_run(struct bst_be *be, const struct cuda_product *p, const void *a,
+                              const void *b, void *d, const void *bias, bool add, void *workspace)
+{
+    const float alpha = 1, beta = add ? 1 : 0;
+
+    if (bias)
+        BST_TRY(set_how(p->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    return lt_fail(cublasLtMatmul(be->lt, p->how, &alpha, a, p->a, b, p->b, &beta, d, p->d, d, p->d,
+                                  &p->algo, workspace, p->workspace, be->stream),
+                   "product");
+}
