@@ -108,6 +108,20 @@ void net_fill(struct net_rig *r, uint64_t seed)
     net_stage(r);
 }
 
+static void poison(struct net_rig *r)
+{
+    const size_t bytes = r->bytes[BST_MEM_ARENA];
+    void *nan = NULL;
+    if (!r->b->upload) {
+        memset(r->mem.base[BST_MEM_ARENA], 0xff, bytes);
+        return;
+    }
+    net_must(bst_alloc(bytes, &nan), "alloc");
+    memset(nan, 0xff, bytes);
+    net_must(r->b->upload(r->be, r->mem.base[BST_MEM_ARENA], nan, bytes), "upload");
+    bst_alloc_free(nan, bytes);
+}
+
 void net_run(struct net_rig *r, const struct net_batch *batch, const struct net_pass *pass)
 {
     const struct bst_program *p = r->programs[pass->program];
@@ -128,7 +142,7 @@ void net_run_step(struct net_rig *r, int program, struct bst_step *step)
     const struct bst_program *p = r->programs[program];
     r->result = (struct bst_step_result){0};
     step->result = &r->result;
-    memset(r->mem.base[BST_MEM_ARENA], 0xff, r->bytes[BST_MEM_ARENA]);
+    poison(r);
     net_must(bst_program_run(r->b, p, &r->mem, step, 0, p->n_instrs, NULL), "run");
 }
 

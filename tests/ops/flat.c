@@ -44,7 +44,7 @@ static void *block(struct flat *f, const double *x, int64_t n)
     void *p;
     rig_must(f->b->alloc(f->be, (size_t)n * (size_t)f->b->elem_bytes, &p), "alloc");
     if (x)
-        rig_store(f->b, p, x, n);
+        rig_store(f->b, f->be, p, x, n);
     return p;
 }
 
@@ -68,23 +68,50 @@ static void check_sums(struct flat *f, int64_t n)
                                         : (a[i] + b[i]) + c[i];
     }
     rig_must(f->b->sum(f->be, pb, srcs, 3, bytes), "sum");
-    rig_load(f->b, got, pb, n);
+    rig_load(f->b, f->be, got, pb, n);
     expect(f, "sum", got, want, n, 0);
     for (int64_t i = 0; i < n; i++)
         exact += want[i] * want[i];
     rig_must(f->b->sum_squares(f->be, pb, bytes, &squares), "sum_squares");
     expect(f, "sum_squares", &squares, &exact, 1, 1e-14 * (double)n);
     rig_must(f->b->scale(f->be, pb, 0.3, bytes), "scale");
-    rig_load(f->b, got, pb, n);
+    rig_load(f->b, f->be, got, pb, n);
     for (int64_t i = 0; i < n; i++)
         want[i] *= 0.3;
     expect(f, "scale", got, want, n, 2 * f->eps);
     rig_must(f->b->copy(f->be, pc, pb, bytes), "copy");
-    rig_load(f->b, want, pc, n);
+    rig_load(f->b, f->be, want, pc, n);
     expect(f, "copy", got, want, n, 0);
     drop(f, pa, n);
     drop(f, pb, n);
     drop(f, pc, n);
+}
+
+/* Many tensors of odd sizes at once are what each is alone, to the bit. */
+static void check_many_squares(struct flat *f)
+{
+    enum { TENSORS = 150 };
+    const void *at[TENSORS];
+    size_t bytes[TENSORS];
+    double x[N], together[TENSORS], alone;
+    if (!f->b->sum_squares_each)
+        return;
+    randoms(x, N, 9);
+    char *p = block(f, x, N);
+    for (int i = 0; i < TENSORS; i++) {
+        at[i] = p + (size_t)i * (size_t)f->b->elem_bytes;
+        bytes[i] = (size_t)(i * 37 % 800 + 1) * (size_t)f->b->elem_bytes;
+    }
+    rig_must(f->b->sum_squares_each(f->be, at, bytes, TENSORS, together), "sum_squares_each");
+    for (int i = 0; i < TENSORS; i++) {
+        rig_must(f->b->sum_squares(f->be, at[i], bytes[i], &alone), "sum_squares");
+        if (alone == together[i])
+            continue;
+        printf("sum_squares_each: tensor %d is %.17g, not %.17g\n", i, together[i], alone);
+        f->failures++;
+        break;
+    }
+    drop(f, p, N);
 }
 
 static void check_not_finite(struct flat *f)
@@ -127,9 +154,9 @@ static void check_sgd(struct flat *f, const struct bst_sgd *how)
     for (int i = 0; i < N; i++)
         sgd_spec(how, &w[i], &v[i], g[i]);
     rig_must(f->b->sgd(f->be, how, pw, how->momentum != 0 ? pv : NULL, pg, bytes), "sgd");
-    rig_load(f->b, got, pw, N);
+    rig_load(f->b, f->be, got, pw, N);
     expect(f, "sgd: weight", got, w, N, 4 * f->eps);
-    rig_load(f->b, got, pv, N);
+    rig_load(f->b, f->be, got, pv, N);
     if (how->momentum != 0)
         expect(f, "sgd: momentum", got, v, N, 4 * f->eps);
     drop(f, pw, N);
@@ -156,8 +183,7 @@ static void check_layout(struct flat *f, int ic, int oc, int k)
     bst_instr_read(i, weight);
     bst_instr_write(i, vy);
     rig_finish(&r);
-    if (r.bytes[BST_MEM_WEIGHT])
-        memset(r.mem.base[BST_MEM_WEIGHT], 0xff, r.table.slots[0].bytes);
+    rig_fill(f->b, r.be, r.mem.base[BST_MEM_WEIGHT], 0xff, r.table.slots[0].bytes);
     randoms(in, n, 8);
     rig_set_param(&r, weight, in);
     rig_get_param(&r, weight, out);
@@ -188,6 +214,7 @@ int check_flat(const struct bst_backend *b)
     rig_must(b->open(&cfg, &f.be), b->name);
     for (int i = 0; i < 6; i++)
         check_sums(&f, sizes[i]);
+    check_many_squares(&f);
     check_not_finite(&f);
     for (int i = 0; i < 6; i++)
         check_sgd(&f, &ways[i]);

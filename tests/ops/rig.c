@@ -104,6 +104,17 @@ void rig_output(struct rig *r, int value)
     r->outputs[r->n_outputs++] = value;
 }
 
+void rig_fill(const struct bst_backend *b, struct bst_be *be, void *to, int byte, size_t bytes)
+{
+    void *host;
+    if (!bytes)
+        return;
+    rig_must(bst_alloc(bytes, &host), "alloc");
+    memset(host, byte, bytes);
+    rig_put(b, be, to, host, bytes);
+    bst_alloc_free(host, bytes);
+}
+
 static void rig_alloc(struct rig *r)
 {
     r->bytes[BST_MEM_WEIGHT] = r->table.trained_bytes + r->table.state_bytes;
@@ -113,8 +124,7 @@ static void rig_alloc(struct rig *r)
     for (int i = 0; i < BST_MEM_N; i++)
         rig_must(r->b->alloc(r->be, r->bytes[i], &r->mem.base[i]), "alloc");
     /* 0xff is a NaN: whoever reads what nobody wrote shows. Parameters have zero padding. */
-    if (r->bytes[BST_MEM_ARENA])
-        memset(r->mem.base[BST_MEM_ARENA], 0xff, r->bytes[BST_MEM_ARENA]);
+    rig_fill(r->b, r->be, r->mem.base[BST_MEM_ARENA], 0xff, r->bytes[BST_MEM_ARENA]);
 }
 
 void rig_finish(struct rig *r)
@@ -136,26 +146,48 @@ static void *address(struct rig *r, int value)
     return (char *)r->mem.base[v->memory] + v->offset;
 }
 
-void rig_store(const struct bst_backend *b, void *to, const double *from, int64_t n)
+void rig_put(const struct bst_backend *b, struct bst_be *be, void *to, const void *from,
+             size_t bytes)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (b->elem_bytes == 8)
-            ((double *)to)[i] = from[i];
-        else
-            ((float *)to)[i] = (float)from[i];
-    }
+    if (b->upload)
+        rig_must(b->upload(be, to, from, bytes), "upload");
+    else
+        memcpy(to, from, bytes);
 }
 
-void rig_load(const struct bst_backend *b, double *to, const void *from, int64_t n)
+void rig_store(const struct bst_backend *b, struct bst_be *be, void *to, const double *from,
+               int64_t n)
 {
+    const size_t bytes = (size_t)n * (size_t)b->elem_bytes;
+    void *host = bst_xalloc(bytes);
+    for (int64_t i = 0; i < n; i++) {
+        if (b->elem_bytes == 8)
+            ((double *)host)[i] = from[i];
+        else
+            ((float *)host)[i] = (float)from[i];
+    }
+    rig_put(b, be, to, host, bytes);
+    bst_free(host);
+}
+
+void rig_load(const struct bst_backend *b, struct bst_be *be, double *to, const void *from,
+              int64_t n)
+{
+    const size_t bytes = (size_t)n * (size_t)b->elem_bytes;
+    void *host = bst_xalloc(bytes);
+    if (b->download)
+        rig_must(b->download(be, host, from, bytes), "download");
+    else
+        memcpy(host, from, bytes);
     for (int64_t i = 0; i < n; i++)
-        to[i] = b->elem_bytes == 8 ? ((const double *)from)[i] : (double)((const float *)from)[i];
+        to[i] = b->elem_bytes == 8 ? ((double *)host)[i] : (double)((float *)host)[i];
+    bst_free(host);
 }
 
 void rig_set_input(struct rig *r, int nth, const double *x)
 {
     int v = r->inputs[nth];
-    rig_store(r->b, address(r, v), x, bst_shape_count(&r->p->values[v].shape));
+    rig_store(r->b, r->be, address(r, v), x, bst_shape_count(&r->p->values[v].shape));
 }
 
 void rig_set_param(struct rig *r, int value, const double *x)
@@ -173,7 +205,7 @@ void rig_get_param(struct rig *r, int value, double *x)
 void rig_get_output(struct rig *r, int nth, double *x)
 {
     int v = r->outputs[nth];
-    rig_load(r->b, x, address(r, v), bst_shape_count(&r->p->values[v].shape));
+    rig_load(r->b, r->be, x, address(r, v), bst_shape_count(&r->p->values[v].shape));
 }
 
 const struct bst_shape *rig_output_shape(const struct rig *r, int nth)

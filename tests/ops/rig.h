@@ -57,8 +57,14 @@ void rig_close(struct rig *r);
 /* Prints bst_err_text() and ends with 1 unless err is BST_OK. */
 void rig_must(enum bst_err err, const char *what);
 
-/* Reals of a backend ↔ doubles, densely. */
-void rig_store(const struct bst_backend *b, void *to, const double *from, int64_t n);
-void rig_load(const struct bst_backend *b, double *to, const void *from, int64_t n);
+/* Reals of a backend, on its device ↔ doubles, densely. */
+void rig_store(const struct bst_backend *b, struct bst_be *be, void *to, const double *from,
+               int64_t n);
+void rig_load(const struct bst_backend *b, struct bst_be *be, double *to, const void *from,
+              int64_t n);
+/* Bytes to the device; and one byte all over. */
+void rig_put(const struct bst_backend *b, struct bst_be *be, void *to, const void *from,
+             size_t bytes);
+void rig_fill(const struct bst_backend *b, struct bst_be *be, void *to, int byte, size_t bytes);
 
 #endif
