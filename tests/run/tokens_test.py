@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Runs over sequences: a batch counted in tokens, changed live, ended and resumed; what is refused at the start."""
+import math
+
+from bst import Place, check, main, signal
+
+SOME = {"model.name": "gpt", "model.width": 32, "model.layers": 1, "model.heads": 2, "data.format": "text",
+        "data.length": 32, "optimizer": "adamw", "learning_rate": 0.003, "lr_scheduler": "constant", "warmup_epochs": 0,
+        "lr_scaling": "sqrt", "data.train_count": "auto", "data.eval_count": 16}
+
+
+def text(p):
+    """A file that is the same everywhere: numbers written out."""
+    path = p.path / "numbers.txt"
+    path.write_text("".join(f"{i} squared is {i * i}.\n" for i in range(1200)))
+    return {**SOME, "data.path": path}
+
+
+def a_batch_of_tokens_is_changed_and_resumed():
+    with Place() as p:
+        some = {**text(p), "batch_unit": "tokens", "global_batch_size": 512, "lr_base_batch_size": 512, "max_epochs": 2,
+                "changes": '[{at: 10st, command: "batch +20%"}, {at: 20st, command: "batch =1000"}]'}
+        whole = p.start("whole", **some).end()
+        sizes = {m["update"]: (m["global_batch_size"], m["tokens"]) for m in whole.metrics()}
+        # 614 tokens are 19.19 sequences of 32, 1000 are 31.25.
+        for update, want in ((10, (16, 512)), (11, (19, 608)), (21, (31, 992))):
+            near = [sizes[u] for u in range(update, update + 3) if u in sizes]
+            check(want in near, f"around update {update}: {near}, {want} expected")
+        changed = [c for e in whole.journal() for c in e["changes"] if c["key"] == "global_batch_size"]
+        check([c["new"] for c in changed] == ["614 tokens (19 samples)", "1000 tokens (31 samples)"], f"{changed}")
+        rate = [m["learning_rate"] for m in whole.metrics()]
+        check(abs(rate[-1] / rate[0] - math.sqrt(1000 / 512)) < 1e-9, f"{rate[0]} became {rate[-1]}")
+        check(whole.metrics()[-1]["loss"] < 0.8 * whole.metrics()[0]["loss"], "nothing was learnt")
+        e = whole.metrics("eval")[-1]
+        check(abs(e["perplexity"] - math.exp(e["loss"])) < 1e-6 * e["perplexity"] and e["eval_targets"] == 16 * 32, f"{e}")
+        parts = p.start("parts", **some)
+        parts.wait_update(15)
+        parts.send(signal.SIGTERM)
+        parts.end(75)
+        parts = p.start("parts", resume=True).end()
+        check(whole.series() == parts.series() and whole.weights() == parts.weights(), "resumed, it ends elsewhere")
+
+
+def what_cannot_be_is_refused_at_the_start():
+    with Place() as p:
+        (p.path / "bad.txt").write_bytes(b"one\ntwo \xff\n" * 500)
+        for change, code, word in ((("data.path", "bad.txt"), 1, "bad.txt:2: byte 8, 0xFF, is not UTF-8"),
+                                   (("data.format", "shapes"), 2, "shapes is a set of images, gpt takes sequences"),
+                                   (("data.length", 3), 2, "data.length"),
+                                   (("model.name", "transformer"), 2, "text has no pairs to translate"),
+                                   (("model.name", "resnet8"), 2, "text is a set of sequences, resnet8 takes images")):
+            r = p.start(str(change[0]) + str(change[1]), **{**text(p), "max_epochs": 1, change[0]: change[1]})
+            r.end(code)
+            check(word in r.said(), f"{change}: {r.said()}")
+
+
+if __name__ == "__main__":
+    main(a_batch_of_tokens_is_changed_and_resumed, what_cannot_be_is_refused_at_the_start)
