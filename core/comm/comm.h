@@ -10,7 +10,7 @@
 
 #include "core/backend/backend.h"
 
-#define BST_COMM_SMALL 16 /* numbers in one gather */
+#define BST_COMM_SMALL 32 /* numbers in one gather */
 
 struct bst_comm;
 

@@ -37,6 +37,7 @@ enum {
     T_BUSY_MOST = T_N, /* known once all agree */
     T_ALL
 };
+_Static_assert((int)T_N <= BST_COMM_SMALL, "one gather tells everybody");
 
 struct range {
     uint64_t first;
