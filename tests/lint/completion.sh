@@ -38,7 +38,7 @@ expect 'run' ru
 expect 'status stop' st
 expect '--help --headless' run --he
 expect 'quickstart' run qui
-expect 'model.name=' run x --set model.n
+expect 'model.name=' run x --set model.na
 expect 'constant cosine' run x --set lr_scheduler = co
 expect 'true' run x --set shuffle = t
 expect 'none linear sqrt sqrt-accumulate' run x --set lr_scaling =
