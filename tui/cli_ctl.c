@@ -183,11 +183,15 @@ int tui_give_command(const struct tui_call *c, const char *dir, const char *text
     return code;
 }
 
-static bool is_command(const char *word)
+/* "batch +20%" in quotes is one operand: its first word counts. */
+static bool is_command(const char *operand)
 {
-    for (int i = 0; i < BST_N_COMMANDS; i++)
-        if (!strcmp(word, bst_command_word((enum bst_command_kind)i)))
+    size_t n = strcspn(operand, " ");
+    for (int i = 0; i < BST_N_COMMANDS; i++) {
+        const char *word = bst_command_word((enum bst_command_kind)i);
+        if (strlen(word) == n && !strncmp(operand, word, n))
             return true;
+    }
     return false;
 }
 

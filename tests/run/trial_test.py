@@ -28,6 +28,10 @@ def better_and_worse_are_told():
         rc, said = trial(p, r, "batch", "x2")
         m = re.search(r"(\d+) updates in .* without, (\d+) in", said)
         check(rc == 0 and m and m.groups() == ("96", "48"), said)
+        # As the README has it: no name where there is one run, the change in quotes.
+        for operands in (["trial", "lr x1.1", "--updates", 96], ["ctl", "-n", "batch +20%"], ["ctl", "-n", r.dir, "batch +20%"]):
+            rc, out, err = p.cli(*operands)
+            check(rc == 0, f"{operands}: {out}{err}")
         r.send(15)
         r.end(75)
 
