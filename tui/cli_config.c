@@ -1,4 +1,5 @@
 /* The console's configuration and its keys, as a file would have them. */
+#include "core/base/io.h"
 #include "tui/cli_run.h"
 #include "tui/config.h"
 
@@ -18,11 +19,29 @@ int tui_verb_keys(const struct tui_call *c)
     return TUI_EXIT_DONE;
 }
 
+/* Wanted most when what is in the file keeps everything else from starting. */
+static int print_path(const struct tui_call *c)
+{
+    struct tui_config config;
+    struct bst_sb errs;
+    bst_sb_init(&errs, TEXT_CAP);
+    enum bst_err ignored = tui_config_read(&config, &errs);
+    (void)ignored;
+    bst_sb_fini(&errs);
+    if (!config.path[0])
+        tui_print(c->out, "no file is read\n");
+    else
+        tui_print(c->out, "%s%s\n", config.path, bst_io_exists(config.path) ? "" : " (not there)");
+    return TUI_EXIT_DONE;
+}
+
 int tui_verb_config(const struct tui_call *c)
 {
     struct tui_config config;
     struct bst_sb text;
     int code = TUI_EXIT_DONE;
+    if (tui_given(c, TUI_OPTION_PATHS))
+        return print_path(c);
     if (tui_given(c, TUI_OPTION_PRINT_DEFAULT))
         tui_config_default(&config);
     else
@@ -30,13 +49,8 @@ int tui_verb_config(const struct tui_call *c)
     if (code)
         return code;
     bst_sb_init(&text, TEXT_CAP);
-    if (tui_given(c, TUI_OPTION_PATHS)) {
-        tui_print(c->out, "%s%s\n", config.path[0] ? config.path : "no file is read",
-                  config.path[0] && !config.there ? " (not there)" : "");
-    } else {
-        tui_config_print(&config, &text);
-        fputs(text.data, c->out);
-    }
+    tui_config_print(&config, &text);
+    fputs(text.data, c->out);
     bst_sb_fini(&text);
     return TUI_EXIT_DONE;
 }

@@ -149,6 +149,8 @@ static void every_graph_has_a_plan(void **state)
 {
     struct tally sum = {0};
     const bool has_bf16 = gpu.capability >= 80;
+    /* On B200 the one engine with sums that needs no compiler is not deterministic. */
+    const bool has_sums = has_bf16 && gpu.capability < 100;
     double since = bst_clock_now();
     int asked = 0, planned = 0;
     (void)state;
@@ -173,7 +175,7 @@ static void every_graph_has_a_plan(void **state)
            bst_conv_planner_cudnn(planner), asked, planned, bst_clock_now() - since);
     int types = (all ? 4 : 3) - !has_bf16;
     assert_int_equal(sum.accepted, types * (all ? N_BATCHES : 2) * (4 * n_shapes - 2));
-    assert_true((sum.sums > 0) == has_bf16);
+    assert_true((sum.sums > 0) == has_sums);
 }
 
 /* That a refusal is seen as one: T4 has no engine with sums, and nothing takes 48 samples into

@@ -124,7 +124,7 @@ def a_second_one_waits_and_says_so():
         first.send({"op": "command", "id": 1, "text": "trial 20000 lr *0.5", "dry": False})
         searching(r, "the first trial is on")
         process, said = spawn(p, "ctl", "-n", r.dir, "batch", "+20%")
-        until(lambda: "waits for the search that is on (trial: without the change" in said(), "the proposal says that it waits")
+        until(lambda: "waits for the search that is on" in said(), "the proposal says that it waits")
         check(process.poll() is None, said())
         second, also = spawn(p, "trial", r.dir, "lr", "x2")
         until(lambda: "waits for the search" in also(), "the second trial says that it waits")

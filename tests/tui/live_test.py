@@ -259,6 +259,8 @@ def keys_of_ones_own():
         wrong = s.ctl("attach", "quickstart-1")
         assert wrong.returncode == 2 and "config.yaml:2:10: error: keys: g is a key of apply and of gradient" in wrong.stderr, wrong
         assert s.ctl("status", "quickstart-1").returncode == 0, "what opens no console reads none of it"
+        where = s.ctl("config", "--paths")
+        assert where.returncode == 0 and where.stdout.endswith("config.yaml\n") and not where.stderr, where
 
 
 def outlives_its_console():
