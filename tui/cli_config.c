@@ -22,12 +22,8 @@ int tui_verb_keys(const struct tui_call *c)
 /* Wanted most when what is in the file keeps everything else from starting. */
 static int print_path(const struct tui_call *c)
 {
-    struct tui_config config;
-    struct bst_sb errs;
-    bst_sb_init(&errs, TEXT_CAP);
-    enum bst_err ignored = tui_config_read(&config, &errs);
-    (void)ignored;
-    bst_sb_fini(&errs);
+    struct tui_config config = {0};
+    tui_config_find(&config);
     if (!config.path[0])
         tui_print(c->out, "no file is read\n");
     else

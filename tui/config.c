@@ -50,7 +50,7 @@ void tui_config_default(struct tui_config *out)
     *out = (struct tui_config){.bell = true, .refresh = TUI_REFRESH_USUAL};
 }
 
-static void find_path(struct tui_config *c)
+void tui_config_find(struct tui_config *c)
 {
     const char *given = getenv("BSTUNE_CONFIG"), *config = getenv("XDG_CONFIG_HOME");
     const char *home = getenv("HOME");
@@ -233,7 +233,7 @@ enum bst_err tui_config_read(struct tui_config *out, struct bst_sb *errs)
     size_t n;
     tui_config_default(out);
     tui_keys_reset();
-    find_path(out);
+    tui_config_find(out);
     if (!out->path[0] || (!getenv("BSTUNE_CONFIG") && !bst_io_exists(out->path)))
         return BST_OK;
     enum bst_err err = bst_io_read_file(out->path, FILE_CAP, &text, &n);

@@ -17,6 +17,8 @@ struct tui_config {
 };
 
 void tui_config_default(struct tui_config *out);
+/* Only out->path, whether or not there is such a file. */
+void tui_config_find(struct tui_config *out);
 /* What the file says, over the defaults, and its keys bound (keys.h). One that is not there says
  * nothing, unless it was named by $BSTUNE_CONFIG. BST_E_PARSE: `errs` has every complaint on a line
  * of its own. */
