@@ -66,6 +66,16 @@ struct bst_be_cfg {
     const struct bst_plan_for *plan_for; /* a GPU that is not here (gpu_plan.h), or NULL */
 };
 
+/* What run() is given for an instruction, in one piece; for a backend to hand on. */
+struct bst_call {
+    const struct bst_program *p;
+    const struct bst_instr *in;
+    void *const *src;
+    void *const *dst;
+    void *scratch;
+    const struct bst_step *step;
+};
+
 struct bst_backend {
     const char *name;
     const char *about;

@@ -63,7 +63,7 @@ static enum bst_err describe_flat(struct bst_be *be, const struct bst_program *p
     return BST_OK;
 }
 
-static enum bst_err run_relu_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_relu_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *x = c->src[0];
     float *y = c->dst[0];
@@ -79,7 +79,7 @@ static enum bst_err run_relu_fwd(struct bst_be *be, struct cpu_handle *h, const 
     return BST_OK;
 }
 
-static enum bst_err run_relu_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_relu_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *dy = c->src[0], *y = c->src[1];
     float *dx = c->dst[0];
@@ -95,7 +95,7 @@ static enum bst_err run_relu_bwd(struct bst_be *be, struct cpu_handle *h, const 
     return BST_OK;
 }
 
-static enum bst_err run_add(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_add(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *x = c->src[0], *y = c->src[1];
     float *z = c->dst[0];
@@ -173,7 +173,7 @@ static void image_plane(const struct cpu_act *a, const float *table, const uint8
     }
 }
 
-static enum bst_err run_image(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_image(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct cpu_act *a = &h->act;
     size_t bytes = (size_t)a->h * (size_t)a->w * (size_t)a->c;

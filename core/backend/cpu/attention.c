@@ -29,7 +29,7 @@ struct room {
 
 struct work {
     struct bst_be *be;
-    const struct cpu_call *c;
+    const struct bst_call *c;
     struct bst_attn a;
     int64_t wide; /* features of a head, padded */
     const float *q, *k, *v;
@@ -107,7 +107,7 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
     return cpu_describe_plain(be, p, in, accumulate, w, h);
 }
 
-static struct work work_of(struct bst_be *be, const struct cpu_call *c)
+static struct work work_of(struct bst_be *be, const struct bst_call *c)
 {
     struct work w = {.be = be, .c = c, .a = bst_attn_of(c->p, c->in)};
     int first = c->in->op == BST_I_ATTN_BWD;
@@ -282,7 +282,7 @@ static void queries_fwd(struct work *w, int64_t i0)
         finish_row(w, i0 + i, i);
 }
 
-static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct work whole = work_of(be, c);
     int64_t per_head = tiles(whole.a.q.length), n = whole.a.n * whole.a.heads * per_head;
@@ -395,7 +395,7 @@ static void head_bwd(struct work *w)
     write_rows(w, dq, &a->q, r->dq, 0, a->q.length);
 }
 
-static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct work whole = work_of(be, c);
     int64_t n = whole.a.n * whole.a.heads;

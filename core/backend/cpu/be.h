@@ -40,20 +40,11 @@ struct cpu_handle {
     bool gemm;           /* linear.c: a plain matrix product instead of a primitive */
 };
 
-struct cpu_call {
-    const struct bst_program *p;
-    const struct bst_instr *in;
-    void *const *src;
-    void *const *dst;
-    void *scratch;
-    const struct bst_step *step;
-};
-
 struct cpu_op {
     enum bst_err (*describe)(struct bst_be *be, const struct bst_program *p,
                              const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                              struct cpu_handle *h);
-    enum bst_err (*run)(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c);
+    enum bst_err (*run)(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c);
 };
 
 extern const struct cpu_op cpu_op_image, cpu_op_conv_fwd, cpu_op_conv_bwd_data,
@@ -76,7 +67,7 @@ size_t cpu_layout_bytes(struct bst_be *be, uint32_t layout, const struct bst_sha
 void cpu_add_into(struct bst_be *be, float *dst, const float *src, size_t n);
 
 /* Whether this call adds to destination i, a parameter gradient, instead of overwriting it. */
-static inline bool cpu_adds(const struct cpu_call *c, int i)
+static inline bool cpu_adds(const struct bst_call *c, int i)
 {
     bool adds = c->step->accumulate || c->in->adds >> i & 1;
 
@@ -94,12 +85,12 @@ static inline size_t cpu_rows(const struct bst_shape *s)
     return (size_t)bst_shape_count(s) / cpu_width(s);
 }
 
-static inline const struct bst_shape *cpu_src_shape(const struct cpu_call *c, int i)
+static inline const struct bst_shape *cpu_src_shape(const struct bst_call *c, int i)
 {
     return &c->p->values[c->in->src[i]].shape;
 }
 
-static inline const struct bst_shape *cpu_dst_shape(const struct cpu_call *c, int i)
+static inline const struct bst_shape *cpu_dst_shape(const struct bst_call *c, int i)
 {
     return &c->p->values[c->in->dst[i]].shape;
 }
@@ -120,7 +111,7 @@ bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in,
 enum bst_err cpu_grey_describe(struct bst_be *be, const struct bst_program *p,
                                const struct bst_instr *in, struct bst_wants *w,
                                struct cpu_handle *h);
-enum bst_err cpu_grey_run(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c);
+enum bst_err cpu_grey_run(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c);
 
 /* Below this many reals a parallel region costs more than it saves. */
 #define CPU_SMALL 16384

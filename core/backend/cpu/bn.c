@@ -247,7 +247,7 @@ static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const
 }
 
 /* Coefficients as settle() made them, from what it saved. */
-static void again_coef(const struct cpu_act *a, const struct cpu_call *call, const float *saved,
+static void again_coef(const struct cpu_act *a, const struct bst_call *call, const float *saved,
                        int cb, struct cpu_bn_coef *k)
 {
     const float *scale = call->src[1], *shift = call->src[2];
@@ -265,7 +265,7 @@ static void again_coef(const struct cpu_act *a, const struct cpu_call *call, con
     spread(a, k->b);
 }
 
-static void again_plane(const struct bst_be *be, const struct cpu_act *a, const struct cpu_call *c,
+static void again_plane(const struct bst_be *be, const struct cpu_act *a, const struct bst_call *c,
                         int n, int cb)
 {
     const float *residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
@@ -284,7 +284,7 @@ static void again_plane(const struct bst_be *be, const struct cpu_act *a, const 
 }
 
 /* A second run: nothing to add up, and the bits of what the ReLU let through are there already. */
-static enum bst_err run_again(struct bst_be *be, const struct cpu_act *a, const struct cpu_call *c)
+static enum bst_err run_again(struct bst_be *be, const struct cpu_act *a, const struct bst_call *c)
 {
     int team = team_of(be, a);
 
@@ -299,7 +299,7 @@ static enum bst_err run_again(struct bst_be *be, const struct cpu_act *a, const 
     return BST_OK;
 }
 
-static enum bst_err run_train(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_train(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct cpu_act *a = &h->act;
     struct train_args t = {.x = c->src[0],
@@ -339,7 +339,7 @@ static enum bst_err describe_infer(struct bst_be *be, const struct bst_program *
     return BST_OK;
 }
 
-static void infer_coef(const struct cpu_act *a, const struct cpu_call *call, int cb,
+static void infer_coef(const struct cpu_act *a, const struct bst_call *call, int cb,
                        struct cpu_bn_coef *k)
 {
     const float *scale = call->src[1], *shift = call->src[2], *mean = call->src[3],
@@ -358,7 +358,7 @@ static void infer_coef(const struct cpu_act *a, const struct cpu_call *call, int
     spread(a, k->b);
 }
 
-static enum bst_err run_infer(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_infer(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct cpu_act *a = &h->act;
     const float *residual = c->in->flags & BST_IF_RESIDUAL ? c->src[5] : NULL;
@@ -473,7 +473,7 @@ static void bwd_blocks(const struct bst_be *be, const struct cpu_act *a, const s
     }
 }
 
-static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct cpu_act *a = &h->act;
     bool residual = c->in->flags & BST_IF_RESIDUAL, two = c->in->flags & BST_IF_DY2;

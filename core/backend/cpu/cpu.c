@@ -162,7 +162,7 @@ static enum bst_err run(struct bst_be *be, const struct bst_program *p, const st
                         void *const *src, void *const *dst, void *scratch,
                         const struct bst_step *step)
 {
-    const struct cpu_call call = {p, in, src, dst, scratch, step};
+    const struct bst_call call = {p, in, src, dst, scratch, step};
 
     return ops[in->op]->run(be, in->handle, &call);
 }

@@ -8,7 +8,7 @@
 #include "core/base/alloc.h"
 #include "core/backend/cpu/be.h"
 
-static enum bst_err tokens_of(const struct cpu_call *c, const struct bst_shape *s, int64_t table,
+static enum bst_err tokens_of(const struct bst_call *c, const struct bst_shape *s, int64_t table,
                               const int32_t **tokens, size_t *rows)
 {
     int stream = c->in->attr.stream;
@@ -26,7 +26,7 @@ static enum bst_err tokens_of(const struct cpu_call *c, const struct bst_shape *
     return BST_OK;
 }
 
-static enum bst_err run_embed_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_embed_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_dst_shape(c, 0);
     size_t rows, d = cpu_width(s), all = cpu_rows(s);
@@ -59,7 +59,7 @@ static void columns(size_t d, int t, int team, size_t *from, size_t *to)
     *to = *to < d ? *to : d;
 }
 
-static enum bst_err run_embed_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_embed_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_src_shape(c, 0);
     size_t rows, d = cpu_width(s), table = (size_t)cpu_dst_shape(c, 0)->d[0];
@@ -95,7 +95,7 @@ static enum bst_err describe_sum(struct bst_be *be, const struct bst_program *p,
 }
 
 /* y = x + the same [T, D] for every sample. */
-static enum bst_err add_table(struct bst_be *be, const struct cpu_call *c, const float *table)
+static enum bst_err add_table(struct bst_be *be, const struct bst_call *c, const float *table)
 {
     const struct bst_shape *s = cpu_dst_shape(c, 0);
     size_t d = cpu_width(s), t = (size_t)s->d[1], rows = cpu_rows(s);
@@ -110,7 +110,7 @@ static enum bst_err add_table(struct bst_be *be, const struct cpu_call *c, const
 }
 
 static enum bst_err run_position_fwd(struct bst_be *be, struct cpu_handle *h,
-                                     const struct cpu_call *c)
+                                     const struct bst_call *c)
 {
     (void)h;
     return add_table(be, c, c->src[1]);
@@ -120,7 +120,7 @@ const struct cpu_op cpu_op_position_fwd = {describe_sum, run_position_fwd};
 
 /* A position's row is a column sum over the samples. */
 static enum bst_err run_position_bwd(struct bst_be *be, struct cpu_handle *h,
-                                     const struct cpu_call *c)
+                                     const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_src_shape(c, 0);
     size_t td = (size_t)(s->d[1] * s->d[2]), all = h->count;
@@ -153,14 +153,14 @@ static enum bst_err describe_sinusoid(struct bst_be *be, const struct bst_progra
     return describe_sum(be, p, in, accumulate, w, h);
 }
 
-static enum bst_err run_sinusoid(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_sinusoid(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     return add_table(be, c, h->table);
 }
 
 const struct cpu_op cpu_op_sinusoid = {describe_sinusoid, run_sinusoid};
 
-static enum bst_err run_first_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_first_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_src_shape(c, 0);
     size_t d = (size_t)s->d[2], td = (size_t)s->d[1] * d;
@@ -172,7 +172,7 @@ static enum bst_err run_first_fwd(struct bst_be *be, struct cpu_handle *h, const
     return BST_OK;
 }
 
-static enum bst_err run_first_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_first_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_dst_shape(c, 0);
     size_t d = (size_t)s->d[2], td = (size_t)s->d[1] * d;

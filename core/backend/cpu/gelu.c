@@ -39,7 +39,7 @@ static size_t length(size_t n, size_t part)
     return n - part * AT_ONCE < AT_ONCE ? n - part * AT_ONCE : AT_ONCE;
 }
 
-static enum bst_err run_gelu_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_gelu_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *x = c->src[0];
     float *y = c->dst[0];
@@ -51,7 +51,7 @@ static enum bst_err run_gelu_fwd(struct bst_be *be, struct cpu_handle *h, const 
     return BST_OK;
 }
 
-static enum bst_err run_gelu_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_gelu_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *dy = c->src[0], *x = c->src[1];
     float *dx = c->dst[0];
@@ -68,7 +68,7 @@ const struct cpu_op cpu_op_gelu_fwd = {describe, run_gelu_fwd};
 const struct cpu_op cpu_op_gelu_bwd = {describe, run_gelu_bwd};
 
 /* One position of a sample goes through it: no loop of its own. */
-static enum bst_err run_tanh_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_tanh_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *x = c->src[0];
     float *y = c->dst[0];
@@ -79,7 +79,7 @@ static enum bst_err run_tanh_fwd(struct bst_be *be, struct cpu_handle *h, const 
     return BST_OK;
 }
 
-static enum bst_err run_tanh_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_tanh_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *dy = c->src[0], *y = c->src[1];
     float *dx = c->dst[0];
@@ -93,7 +93,7 @@ static enum bst_err run_tanh_bwd(struct bst_be *be, struct cpu_handle *h, const 
 const struct cpu_op cpu_op_tanh_fwd = {describe, run_tanh_fwd};
 const struct cpu_op cpu_op_tanh_bwd = {describe, run_tanh_bwd};
 
-static enum bst_err run_dropout(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_dropout(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     size_t n = (size_t)cpu_dst_shape(c, 0)->d[0], per_sample = h->count / n;
     size_t per = parts(per_sample);

@@ -55,7 +55,7 @@ static void pad(const struct cpu_handle *h, const struct bst_window *win, const 
 }
 
 /* Samples [n0, n1) into one thread's sums. */
-static void part(const struct bst_be *be, const struct cpu_handle *h, const struct cpu_call *c,
+static void part(const struct bst_be *be, const struct cpu_handle *h, const struct bst_call *c,
                  int n0, int n1, float *image, double *sums)
 {
     const struct bst_window *win = &c->in->window;
@@ -93,7 +93,7 @@ static void gather(const struct cpu_handle *h, const double *sums, int team, boo
     }
 }
 
-enum bst_err cpu_grey_run(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+enum bst_err cpu_grey_run(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     int n = h->act.n, team = be->threads;
     double *sums = c->scratch;

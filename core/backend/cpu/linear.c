@@ -15,7 +15,7 @@ static enum bst_err describe_with(struct bst_be *be, const struct bst_program *p
     return cpu_describe_plain(be, p, in, accumulate, w, h);
 }
 
-static void add_bias(struct bst_be *be, const struct cpu_call *c, const float *b, size_t rows,
+static void add_bias(struct bst_be *be, const struct bst_call *c, const float *b, size_t rows,
                      size_t n)
 {
     bool gelu = c->in->flags & BST_IF_GELU, by_tanh = c->in->attr.tanh;
@@ -40,7 +40,7 @@ static enum bst_err describe_fwd(struct bst_be *be, const struct bst_program *p,
     return describe_with(be, p, in, accumulate, w, h, &cpu_inner_fwd, in->n_src > 2);
 }
 
-static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     bool in_out = c->in->attr.in_out, two = c->in->n_dst > 1;
     size_t rows = cpu_rows(cpu_src_shape(c, 0)), in = cpu_width(cpu_src_shape(c, 0));
@@ -72,7 +72,7 @@ static enum bst_err describe_bwd_data(struct bst_be *be, const struct bst_progra
     return describe_with(be, p, in, accumulate, w, h, &cpu_inner_bwd_data, true);
 }
 
-static enum bst_err run_bwd_data(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_bwd_data(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     bool in_out = c->in->attr.in_out;
     int64_t in = (int64_t)cpu_width(cpu_dst_shape(c, 0));
@@ -102,7 +102,7 @@ static enum bst_err describe_bwd_weight(struct bst_be *be, const struct bst_prog
 
 /* dyᵀ·x, or xᵀ·dy for a weight that lies [in, out]. */
 static enum bst_err run_bwd_weight(struct bst_be *be, struct cpu_handle *h,
-                                   const struct cpu_call *c)
+                                   const struct bst_call *c)
 {
     int first = c->in->attr.in_out ? 0 : 1;
     int64_t m = (int64_t)cpu_width(cpu_src_shape(c, first));

@@ -13,7 +13,7 @@ static enum bst_err describe_fwd(struct bst_be *be, const struct bst_program *p,
     return cpu_describe_plain(be, p, in, accumulate, w, h);
 }
 
-static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *x = c->src[0], *scale = c->src[1], *shift = c->src[2];
     struct cpu_ln_row *saved = c->in->n_dst > 1 ? c->dst[1] : NULL;
@@ -75,7 +75,7 @@ void cpu_column_sums(struct bst_be *be, float *dst, const float *x, size_t rows,
 }
 
 /* The parameters first: dx may take the place of dy. */
-static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const float *dy = c->src[0], *x = c->src[1], *scale = c->src[2];
     const struct cpu_ln_row *saved = c->src[3];

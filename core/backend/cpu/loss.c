@@ -30,7 +30,7 @@ struct which {
     double smoothing, scale;
 };
 
-static struct which which_of(const struct cpu_call *c)
+static struct which which_of(const struct bst_call *c)
 {
     if (c->in->attr.pair)
         return (struct which){c->step->pair, 0, c->step->pair_scale};
@@ -84,13 +84,13 @@ static double row_loss_large(const struct cpu_vec_seq *v, float *x, float *dx, s
 }
 
 /* Of sequences every position has a label, but those that are to be ignored. */
-static bool counts(const struct cpu_call *c, const struct which *which, size_t row,
+static bool counts(const struct bst_call *c, const struct which *which, size_t row,
                    size_t per_sample)
 {
     return row / per_sample < (size_t)c->step->n_valid && which->labels[row] != BST_LABEL_IGNORED;
 }
 
-static enum bst_err check_labels(const struct cpu_call *c, const struct which *which, size_t rows,
+static enum bst_err check_labels(const struct bst_call *c, const struct which *which, size_t rows,
                                  size_t per_sample, int k)
 {
     if (!which->labels && c->step->n_valid)
@@ -102,7 +102,7 @@ static enum bst_err check_labels(const struct cpu_call *c, const struct which *w
     return BST_OK;
 }
 
-static void add_up(const struct cpu_call *c, const double *loss, const double *correct, size_t row)
+static void add_up(const struct bst_call *c, const double *loss, const double *correct, size_t row)
 {
     struct bst_step_result *r = c->step->result;
 
@@ -111,7 +111,7 @@ static void add_up(const struct cpu_call *c, const double *loss, const double *c
     r->targets += !c->in->attr.pair;
 }
 
-static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_src_shape(c, 0);
     const struct which which = which_of(c);

@@ -80,7 +80,7 @@ static enum bst_err describe_with(struct bst_be *be, const struct bst_program *p
     return BST_OK;
 }
 
-static enum bst_err execute(struct cpu_handle *h, const struct roles *r, const struct cpu_call *c,
+static enum bst_err execute(struct cpu_handle *h, const struct roles *r, const struct bst_call *c,
                             void *const dst[2])
 {
     void *at[SHIM_N_ROLES] = {0};
@@ -102,7 +102,7 @@ static enum bst_err describe_conv_fwd(struct bst_be *be, const struct bst_progra
     return describe_with(be, p, in, &conv_fwd, tries, 5, w, h);
 }
 
-static enum bst_err run_conv_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_conv_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     (void)be;
     return execute(h, &conv_fwd, c, c->dst);
@@ -122,7 +122,7 @@ static enum bst_err describe_conv_bwd_data(struct bst_be *be, const struct bst_p
 }
 
 static enum bst_err run_conv_bwd_data(struct bst_be *be, struct cpu_handle *h,
-                                      const struct cpu_call *c)
+                                      const struct bst_call *c)
 {
     (void)be;
     return execute(h, &conv_bwd_data, c, c->dst);
@@ -145,7 +145,7 @@ static enum bst_err describe_gradient(const struct bst_program *p, const struct 
 }
 
 static enum bst_err run_gradient(struct bst_be *be, struct cpu_handle *h, const struct roles *r,
-                                 const struct cpu_call *c)
+                                 const struct bst_call *c)
 {
     char *room = (char *)c->scratch + h->prim_scratch;
     const size_t count[2] = {h->count, h->count2};
@@ -179,7 +179,7 @@ static enum bst_err describe_conv_bwd_weight(struct bst_be *be, const struct bst
 }
 
 static enum bst_err run_conv_bwd_weight(struct bst_be *be, struct cpu_handle *h,
-                                        const struct cpu_call *c)
+                                        const struct bst_call *c)
 {
     return h->grey ? cpu_grey_run(be, h, c) : run_gradient(be, h, &conv_bwd_weight, c);
 }
@@ -209,7 +209,7 @@ static enum bst_err describe_linear_fwd(struct bst_be *be, const struct bst_prog
 }
 
 static enum bst_err run_linear_fwd(struct bst_be *be, struct cpu_handle *h,
-                                   const struct cpu_call *c)
+                                   const struct bst_call *c)
 {
     (void)be;
     return execute(h, &linear_fwd, c, c->dst);
@@ -226,7 +226,7 @@ static enum bst_err describe_linear_bwd_data(struct bst_be *be, const struct bst
 }
 
 static enum bst_err run_linear_bwd_data(struct bst_be *be, struct cpu_handle *h,
-                                        const struct cpu_call *c)
+                                        const struct bst_call *c)
 {
     (void)be;
     return execute(h, &linear_bwd_data, c, c->dst);
@@ -243,7 +243,7 @@ static enum bst_err describe_linear_bwd_weight(struct bst_be *be, const struct b
 }
 
 static enum bst_err run_linear_bwd_weight(struct bst_be *be, struct cpu_handle *h,
-                                          const struct cpu_call *c)
+                                          const struct bst_call *c)
 {
     return run_gradient(be, h, &linear_bwd_weight, c);
 }
@@ -267,7 +267,7 @@ static enum bst_err describe_reorder(struct bst_be *be, const struct bst_program
                              h);
 }
 
-static enum bst_err run_reorder(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_reorder(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     static const struct roles reorder = {SHIM_REORDER, {0, NONE, NONE, DST(0)}};
 

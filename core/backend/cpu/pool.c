@@ -97,7 +97,7 @@ static void max_plane(const struct bst_be *be, const struct cpu_handle *h,
     }
 }
 
-static enum bst_err run_max_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_max_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     int planes = h->act.n * h->act.n_cb, team = team_of(be, &h->act);
     bool keep = c->in->n_dst > 1;
@@ -145,7 +145,7 @@ static void max_row_plain_bwd(float *dx, const float *dy, const uint8_t *index, 
     }
 }
 
-static enum bst_err run_max_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_max_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_window *win = &c->in->window;
     int planes = h->act.n * h->act.n_cb, team = team_of(be, &h->act), block = h->act.block;
@@ -186,7 +186,7 @@ static enum bst_err describe_avg_fwd(struct bst_be *be, const struct bst_program
     return cpu_act_init(&h->act, &p->values[in->src[0]].shape, w->src[0]);
 }
 
-static enum bst_err run_avg_fwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_avg_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct cpu_act *a = &h->act;
     static const struct cpu_bn_coef zero;
@@ -223,7 +223,7 @@ static enum bst_err describe_avg_bwd(struct bst_be *be, const struct bst_program
     return cpu_act_init(&h->act, &p->values[in->dst[0]].shape, w->dst[0]);
 }
 
-static enum bst_err run_avg_bwd(struct bst_be *be, struct cpu_handle *h, const struct cpu_call *c)
+static enum bst_err run_avg_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct cpu_act *a = &h->act;
     const float *dy = c->src[0];

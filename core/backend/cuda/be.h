@@ -72,20 +72,11 @@ struct cuda_handle {
     size_t workspace; /* bytes of the scratch that are the library's; the instruction's follow */
 };
 
-struct cuda_call {
-    const struct bst_program *p;
-    const struct bst_instr *in;
-    void *const *src;
-    void *const *dst;
-    void *scratch;
-    const struct bst_step *step;
-};
-
 struct cuda_op {
     enum bst_err (*describe)(struct bst_be *be, const struct bst_program *p,
                              const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                              struct cuda_handle *h);
-    enum bst_err (*run)(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c);
+    enum bst_err (*run)(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c);
 };
 
 extern const struct cuda_op cuda_op_image, cuda_op_conv_fwd, cuda_op_conv_bwd_data,
@@ -107,7 +98,7 @@ static inline const struct bst_shape *cuda_dst_shape(const struct bst_program *p
 }
 
 /* Whether this call adds to destination i, a parameter's gradient, instead of overwriting it. */
-static inline bool cuda_adds(const struct cuda_call *c, int i)
+static inline bool cuda_adds(const struct bst_call *c, int i)
 {
     return c->p->values[c->in->dst[i]].memory == BST_MEM_GRAD &&
            (c->step->accumulate || c->in->adds >> i & 1u);

@@ -54,7 +54,7 @@ static enum bst_err train_describe(struct bst_be *be, const struct bst_program *
     return BST_OK;
 }
 
-static struct kern_bn_apply apply_of(const struct cuda_handle *h, const struct cuda_call *c)
+static struct kern_bn_apply apply_of(const struct cuda_handle *h, const struct bst_call *c)
 {
     return (struct kern_bn_apply){
         .x = c->src[0],
@@ -72,7 +72,7 @@ static enum bst_err apply(struct bst_be *be, const struct kern_bn_apply *a)
     return cuda_fail(kern_run_bn_apply(be->stream, be->type, a), "normalising");
 }
 
-static enum bst_err train_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err train_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const bool again = c->in->flags & BST_IF_AGAIN;
     float *saved = again ? c->src[c->in->n_src - 1] : c->dst[1];
@@ -101,7 +101,7 @@ static enum bst_err infer_describe(struct bst_be *be, const struct bst_program *
     return describe_all(be, p, in, w, h);
 }
 
-static enum bst_err infer_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err infer_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     struct kern_bn_apply a = apply_of(h, c);
 
@@ -124,7 +124,7 @@ static enum bst_err bwd_describe(struct bst_be *be, const struct bst_program *p,
     return BST_OK;
 }
 
-static enum bst_err bwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err bwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const unsigned flags = c->in->flags;
     const float *saved = c->src[4];

@@ -151,17 +151,17 @@ static enum bst_err run_plan(struct bst_be *be, const struct cuda_dnn_plan *plan
     return cuda_dnn_run(be->dnn, plan, 3, id, at, workspace);
 }
 
-static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     return run_plan(be, &h->plan, c->src[0], c->src[1], c->dst[0], c->scratch);
 }
 
-static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     return run_plan(be, &h->plan, c->dst[0], c->src[1], c->src[0], c->scratch);
 }
 
-static enum bst_err weight_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err weight_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     if (!cuda_adds(c, 0))
         return run_plan(be, &h->plan, c->src[0], c->dst[0], c->src[1], c->scratch);

@@ -37,7 +37,7 @@ static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
     return describe(be, in, w, h, &ask, cuda_src_shape(p, in, 1), cuda_width(y));
 }
 
-static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     return cuda_product_run(be, &h->product, c->src[1], c->src[0], c->dst[0],
                             c->in->n_src > 2 ? c->src[2] : NULL, false, c->scratch);
@@ -56,7 +56,7 @@ static enum bst_err data_describe(struct bst_be *be, const struct bst_program *p
     return describe(be, in, w, h, &ask, cuda_src_shape(p, in, 1), cuda_width(dy));
 }
 
-static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     return cuda_product_run(be, &h->product, c->src[1], c->src[0], c->dst[0], NULL, false,
                             c->scratch);
@@ -76,7 +76,7 @@ static enum bst_err weight_describe(struct bst_be *be, const struct bst_program 
     return describe(be, in, w, h, &ask, cuda_dst_shape(p, in, 0), cuda_width(dy));
 }
 
-static enum bst_err weight_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err weight_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *dy = cuda_src_shape(c->p, c->in, 1);
 

@@ -25,7 +25,7 @@ static enum bst_err ce_describe(struct bst_be *be, const struct bst_program *p,
     return BST_OK;
 }
 
-static enum bst_err ce_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err ce_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cuda_src_shape(c->p, c->in, 0);
     const int64_t rows = cuda_rows(s), per_sample = rows / s->d[0];

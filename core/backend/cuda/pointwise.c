@@ -19,8 +19,8 @@ static enum bst_err same_describe(struct bst_be *be, const struct bst_program *p
     return cuda_form_of(layout, cuda_src_shape(p, in, 0), &h->form);
 }
 
-static enum bst_err run_op(struct bst_be *be, const struct cuda_handle *h,
-                           const struct cuda_call *c, enum kern_pointwise_op op)
+static enum bst_err run_op(struct bst_be *be, const struct cuda_handle *h, const struct bst_call *c,
+                           enum kern_pointwise_op op)
 {
     const struct kern_pointwise a = {
         .op = op,
@@ -33,19 +33,17 @@ static enum bst_err run_op(struct bst_be *be, const struct cuda_handle *h,
     return cuda_fail(kern_run_pointwise(be->stream, h->form.type, &a), "element by element");
 }
 
-static enum bst_err relu_fwd_run(struct bst_be *be, struct cuda_handle *h,
-                                 const struct cuda_call *c)
+static enum bst_err relu_fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     return run_op(be, h, c, KERN_RELU);
 }
 
-static enum bst_err relu_bwd_run(struct bst_be *be, struct cuda_handle *h,
-                                 const struct cuda_call *c)
+static enum bst_err relu_bwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     return run_op(be, h, c, KERN_RELU_BWD);
 }
 
-static enum bst_err add_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err add_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     return run_op(be, h, c, KERN_ADD);
 }
@@ -60,7 +58,7 @@ static enum bst_err reorder_describe(struct bst_be *be, const struct bst_program
     return cuda_form_of(w->dst[0], cuda_dst_shape(p, in, 0), &h->form);
 }
 
-static enum bst_err reorder_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err reorder_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct kern_reorder a = {
         .src = c->src[0],
@@ -100,7 +98,7 @@ static enum bst_err image_describe(struct bst_be *be, const struct bst_program *
     return BST_OK;
 }
 
-static enum bst_err image_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err image_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct cuda_form *f = &h->form;
     struct kern_image a = {

@@ -28,7 +28,7 @@ static enum bst_err max_fwd_describe(struct bst_be *be, const struct bst_program
     return BST_OK;
 }
 
-static enum bst_err max_fwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err max_fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *x = cuda_src_shape(c->p, c->in, 0);
     const struct bst_shape *y = cuda_dst_shape(c->p, c->in, 0);
@@ -59,7 +59,7 @@ static enum bst_err max_bwd_describe(struct bst_be *be, const struct bst_program
     return forms(be, cuda_dst_shape(p, in, 0), cuda_src_shape(p, in, 0), h);
 }
 
-static enum bst_err max_bwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err max_bwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *x = cuda_dst_shape(c->p, c->in, 0);
     const struct bst_shape *y = cuda_src_shape(c->p, c->in, 0);
@@ -91,7 +91,7 @@ static enum bst_err avg_fwd_describe(struct bst_be *be, const struct bst_program
     return forms(be, cuda_src_shape(p, in, 0), cuda_dst_shape(p, in, 0), h);
 }
 
-static enum bst_err avg_fwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err avg_fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct kern_avg_pool a = {c->src[0], c->dst[0], h->form.n, h->form.c,
                                     (int)h->form.pixels};
@@ -109,7 +109,7 @@ static enum bst_err avg_bwd_describe(struct bst_be *be, const struct bst_program
     return forms(be, cuda_dst_shape(p, in, 0), cuda_src_shape(p, in, 0), h);
 }
 
-static enum bst_err avg_bwd_run(struct bst_be *be, struct cuda_handle *h, const struct cuda_call *c)
+static enum bst_err avg_bwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct kern_avg_pool_bwd a = {c->src[0], c->dst[0], h->form.n, h->form.c,
                                         (int)h->form.pixels};
