@@ -7,23 +7,11 @@ void bst_rows_init(struct bst_rows *r, const struct bst_history *h)
     *r = (struct bst_rows){.history = h};
 }
 
-/* What was given out is no longer what the history holds. */
-static bool went_back(const struct bst_rows *r)
-{
-    const struct bst_history *h = r->history;
-    if (h->n_updates < r->n_updates || h->n_evals < r->n_evals || h->n_events < r->n_events)
-        return true;
-    if (!r->n_updates)
-        return false;
-    const struct bst_history_update *last = &h->updates[r->n_updates - 1];
-    return last->update != r->last_update || last->seconds != r->last_seconds;
-}
-
 static struct bst_row next_update(struct bst_rows *r, const struct bst_history_update *u)
 {
-    r->n_updates++;
-    r->last_update = u->update;
-    r->last_seconds = u->seconds;
+    r->given.n_updates++;
+    r->given.update = u->update;
+    r->given.seconds = u->seconds;
     return (struct bst_row){
         .kind = BST_ROW_UPDATE, .samples = u->samples, .seconds = u->seconds, .update = u};
 }
@@ -33,26 +21,28 @@ static struct bst_row next_update(struct bst_rows *r, const struct bst_history_u
 struct bst_row bst_rows_next(struct bst_rows *r)
 {
     const struct bst_history *h = r->history;
+    struct bst_history_place *given = &r->given;
     struct bst_row row = {.kind = BST_ROW_BACK};
-    if (went_back(r)) {
+    if (bst_history_went_back(h, given)) {
         bst_rows_init(r, h);
         return row;
     }
-    double update = r->n_updates < h->n_updates ? h->updates[r->n_updates].samples : INFINITY;
-    double eval = r->n_evals < h->n_evals ? h->evals[r->n_evals].samples : INFINITY;
-    double event = r->n_events < h->n_events ? h->events[r->n_events].samples : INFINITY;
-    if (!isfinite(event) && r->n_events < h->n_events)
+    double update =
+        given->n_updates < h->n_updates ? h->updates[given->n_updates].samples : INFINITY;
+    double eval = given->n_evals < h->n_evals ? h->evals[given->n_evals].samples : INFINITY;
+    double event = given->n_events < h->n_events ? h->events[given->n_events].samples : INFINITY;
+    if (!isfinite(event) && given->n_events < h->n_events)
         event = 0;
-    row.seconds = r->last_seconds;
-    if (event < update && event <= eval && r->n_events < h->n_events) {
+    row.seconds = given->seconds;
+    if (event < update && event <= eval && given->n_events < h->n_events) {
         row.kind = BST_ROW_EVENT;
-        row.event = &h->events[r->n_events++];
+        row.event = &h->events[given->n_events++];
         row.samples = event;
     } else if (isfinite(update) && update <= eval) {
-        row = next_update(r, &h->updates[r->n_updates]);
+        row = next_update(r, &h->updates[given->n_updates]);
     } else if (isfinite(eval)) {
         row.kind = BST_ROW_EVAL;
-        row.eval = &h->evals[r->n_evals++];
+        row.eval = &h->evals[given->n_evals++];
         row.samples = eval;
         if (isfinite(row.eval->seconds))
             row.seconds = row.eval->seconds;

@@ -23,9 +23,7 @@ struct bst_row {
 
 struct bst_rows {
     const struct bst_history *history;
-    int n_updates, n_evals, n_events; /* given out */
-    uint64_t last_update;
-    double last_seconds;
+    struct bst_history_place given; /* out */
 };
 
 void bst_rows_init(struct bst_rows *r, const struct bst_history *h);

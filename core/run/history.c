@@ -320,6 +320,18 @@ bool bst_history_poll(struct bst_history *h)
     return h->generation != before;
 }
 
+bool bst_history_went_back(const struct bst_history *h, const struct bst_history_place *read)
+{
+    if (h->n_updates < read->n_updates || h->n_evals < read->n_evals ||
+        h->n_events < read->n_events)
+        return true;
+    if (!read->n_updates)
+        return false;
+    const struct bst_history_update *last = &h->updates[read->n_updates - 1];
+    return last->update != read->update ||
+           (last->seconds != read->seconds && !isnan(last->seconds));
+}
+
 bool bst_history_damage(const struct bst_history *h, int file, bool over,
                         struct bst_history_damage *out)
 {

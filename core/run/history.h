@@ -51,11 +51,21 @@ struct bst_history_damage {
     uint64_t lines, line; /* how many, and the first, counted from 1 */
 };
 
+/* How far somebody has read it. All 0: nothing yet. */
+struct bst_history_place {
+    int n_updates, n_evals, n_events;
+    uint64_t update; /* the last that was read, and its own time */
+    double seconds;
+};
+
 BST_MUST_USE enum bst_err bst_history_open(const char *dir, struct bst_history **out);
 void bst_history_close(struct bst_history *h);
 /* Reads what the files have grown by (at most a few MB a call); true when something came. Lines cut
  * in half wait for their rest; a resume that went back replaces what it repeats. */
 bool bst_history_poll(struct bst_history *h);
+/* What was read up to there is no longer what is there: the run went back, by a rewind or a resume,
+ * and what it repeats is not what it was. */
+bool bst_history_went_back(const struct bst_history *h, const struct bst_history_place *read);
 /* Of what has been read so far, metrics before journal; false when there is no such file any more.
  * `over`: nothing is added any more, so a line without its end is one, too. */
 bool bst_history_damage(const struct bst_history *h, int file, bool over,

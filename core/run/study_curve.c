@@ -15,7 +15,7 @@ enum { POINTS_AN_EPOCH = 40 };
 struct bst_study_reader {
     struct bst_history *h;
     uint64_t generation; /* of it, when last walked */
-    int n_walked, n_evals;
+    struct bst_history_place walked;
     struct bst_history_update last; /* walked */
     double seconds, epoch_seconds;  /* of training alone; since the last whole epoch */
     double *epochs;                 /* seconds of whole ones */
@@ -35,20 +35,11 @@ static void *room_for(void *list, int n, int *room, size_t size)
 static void start_over(struct bst_study_run *run)
 {
     struct bst_study_reader *r = run->reader;
-    r->n_walked = r->n_evals = r->n_epochs = run->n_points = run->n_evals = 0;
+    r->n_epochs = run->n_points = run->n_evals = 0;
+    r->walked = (struct bst_history_place){0};
     r->last = (struct bst_history_update){0};
     r->seconds = r->epoch_seconds = r->weight = 0;
     r->whole = true;
-}
-
-/* A resume goes back, and what it repeats is not what was walked. */
-static bool went_back(const struct bst_study_reader *r)
-{
-    const struct bst_history *h = r->h;
-    if (h->n_updates < r->n_walked || h->n_evals < r->n_evals)
-        return true;
-    const struct bst_history_update *u = r->n_walked ? &h->updates[r->n_walked - 1] : &r->last;
-    return u->samples != r->last.samples || u->seconds != r->last.seconds;
 }
 
 static void add_point(struct bst_study_run *run, const struct bst_history_update *u, double samples)
@@ -75,15 +66,16 @@ static void add_eval(struct bst_study_run *run, const struct bst_history_eval *e
     struct bst_study_reader *r = run->reader;
     run->evals = room_for(run->evals, run->n_evals, &r->room_evals, sizeof *run->evals);
     run->evals[run->n_evals++] = (struct bst_sweep_eval){e->samples, r->seconds, e->accuracy};
-    r->n_evals++;
+    r->walked.n_evals++;
 }
 
 /* Evaluations up to here, with the training time that it took to come to them. */
 static void take_evals(struct bst_study_run *run)
 {
     struct bst_study_reader *r = run->reader;
-    while (r->n_evals < r->h->n_evals && r->h->evals[r->n_evals].samples <= r->last.samples)
-        add_eval(run, &r->h->evals[r->n_evals]);
+    int *n = &r->walked.n_evals;
+    while (*n < r->h->n_evals && r->h->evals[*n].samples <= r->last.samples)
+        add_eval(run, &r->h->evals[*n]);
 }
 
 static void take_update(struct bst_study_run *run, const struct bst_history_update *u)
@@ -91,7 +83,7 @@ static void take_update(struct bst_study_run *run, const struct bst_history_upda
     struct bst_study_reader *r = run->reader;
     double samples = u->samples - r->last.samples;
     double seconds = u->samples_per_sec > 0 ? samples / u->samples_per_sec : NAN;
-    if (!r->n_walked)
+    if (!r->walked.n_updates)
         run->samples_per_epoch = round(u->samples / u->epoch);
     r->seconds += seconds;
     r->epoch_seconds += seconds;
@@ -103,7 +95,9 @@ static void take_update(struct bst_study_run *run, const struct bst_history_upda
         r->epoch_seconds = 0;
     }
     r->last = *u;
-    r->n_walked++;
+    r->walked.n_updates++;
+    r->walked.update = u->update;
+    r->walked.seconds = u->seconds;
 }
 
 static bool open_reader(struct bst_study_run *run)
@@ -129,14 +123,14 @@ bool bst_study_follow(struct bst_study_run *run)
     if (r->h->generation == r->generation)
         return false;
     r->generation = r->h->generation;
-    if (went_back(r))
+    if (bst_history_went_back(r->h, &r->walked))
         start_over(run);
-    while (r->n_walked < r->h->n_updates) {
-        take_update(run, &r->h->updates[r->n_walked]);
+    while (r->walked.n_updates < r->h->n_updates) {
+        take_update(run, &r->h->updates[r->walked.n_updates]);
         take_evals(run);
     }
     take_evals(run);
-    if (r->n_walked) {
+    if (r->walked.n_updates) {
         run->epoch = r->last.epoch;
         run->left = r->last.seconds * (run->epochs - run->epoch) / run->epoch;
     }
