@@ -191,12 +191,15 @@ static void put_table(struct bst_sb *out, const struct bst_study *s)
     for (int i = 0; i < s->sweep.n_rows; i++)
         put_row(out, &s->sweep.rows[i]);
     bst_sb_add(out, "</table>\n");
-    bst_sb_addf(out,
-                "<p>Choice: the shortest epoch within %.2f points of the most accurate batch. "
-                "Target: training time to an accuracy of %.2f&nbsp;%%. Efficiency: samples to the "
-                "target where they are fewest, over samples to it at this batch; n/a where a run "
-                "did not come to it. Error: one standard error of the mean.</p>\n",
-                100 * s->sweep.delta_used, 100 * s->sweep.target_used);
+    bst_sb_addf(
+        out,
+        "<p>Choice: the shortest epoch within %.2f points of the most accurate batch. "
+        "Target: training time to an accuracy of %.2f&nbsp;%%. Efficiency: samples to the "
+        "target where they are fewest, over samples to it at this batch; n/a where a run "
+        "did not come to it. Error: one standard error of the mean. Accuracies and losses are "
+        "means over the runs of a batch, samples/s, epoch and target medians, so that a run "
+        "that something else held up does not count.</p>\n",
+        100 * s->sweep.delta_used, 100 * s->sweep.target_used);
 }
 
 static void put_failed(struct bst_sb *out, const struct bst_study *s)

@@ -121,7 +121,8 @@ void bst_sweep_print(const struct bst_study *s, struct bst_sb *out)
             out,
             "\ntarget: training time to an accuracy of %.2f %%; eff: what a sample is worth "
             "on the way there\nchoice: the shortest epoch within %.2f points of the most "
-            "accurate\n",
+            "accurate\nover the runs of a batch: times and samp/s are medians, the rest are "
+            "means\n",
             100 * w->target_used, 100 * w->delta_used);
     for (int i = 0; i < s->n_runs; i++)
         if (s->runs[i].state == BST_STUDY_FAILED)

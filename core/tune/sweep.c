@@ -5,26 +5,29 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/base/order.h"
 
 #define DELTA_LEAST 0.003
 #define TARGET_UNDER_BEST 0.01
 
-/* Accuracy does not have to rise from one evaluation to the next: the first crossing counts. */
-static bool reach(const struct bst_sweep_run *r, double target, double *samples, double *seconds)
+/* Where a run came to the target; NaN: nowhere. Accuracy does not have to rise from one evaluation
+ * to the next: the first crossing counts. */
+static struct bst_sweep_eval reach(const struct bst_sweep *s, const struct bst_sweep_run *r)
 {
     struct bst_sweep_eval before = {0};
+    double target = s->target_used;
     for (int i = 0; i < r->n_evals; i++) {
         const struct bst_sweep_eval *e = &r->evals[i];
         if (e->accuracy >= target) {
             double rise = e->accuracy - before.accuracy;
             double x = i && rise > 0 ? (target - before.accuracy) / rise : 1;
-            *samples = before.samples + x * (e->samples - before.samples);
-            *seconds = before.seconds + x * (e->seconds - before.seconds);
-            return true;
+            before.samples += x * (e->samples - before.samples);
+            before.seconds += x * (e->seconds - before.seconds);
+            return before;
         }
         before = *e;
     }
-    return false;
+    return (struct bst_sweep_eval){NAN, NAN, NAN};
 }
 
 static struct bst_sweep_row *row_of(struct bst_sweep *s, uint64_t batch)
@@ -44,8 +47,6 @@ static struct bst_sweep_row *row_of(struct bst_sweep *s, uint64_t batch)
 static void add(struct bst_sweep_row *row, const struct bst_sweep_run *r)
 {
     row->runs++;
-    row->epoch_seconds += r->epoch_seconds;
-    row->samples_per_sec += r->samples_per_sec;
     row->memory_planned = fmax(row->memory_planned, r->memory_planned);
     row->memory_peak = fmax(row->memory_peak, r->memory_peak);
     row->accuracy += r->accuracy;
@@ -54,10 +55,49 @@ static void add(struct bst_sweep_row *row, const struct bst_sweep_run *r)
     row->whole &= r->whole;
 }
 
-static void average(struct bst_sweep_row *row)
+static double epoch_of(const struct bst_sweep *s, const struct bst_sweep_run *r)
 {
-    row->epoch_seconds /= row->runs;
-    row->samples_per_sec /= row->runs;
+    (void)s;
+    return r->epoch_seconds;
+}
+
+static double rate_of(const struct bst_sweep *s, const struct bst_sweep_run *r)
+{
+    (void)s;
+    return r->samples_per_sec;
+}
+
+static double seconds_of(const struct bst_sweep *s, const struct bst_sweep_run *r)
+{
+    return reach(s, r).seconds;
+}
+
+struct runs {
+    const struct bst_sweep_run *v;
+    int n;
+};
+
+/* Over a batch's runs; NaN unless it is known of each. */
+static double median_of(const struct bst_sweep *s, uint64_t batch, struct runs all,
+                        double (*of)(const struct bst_sweep *, const struct bst_sweep_run *))
+{
+    double x[BST_SWEEP_REPEATS];
+    size_t n = 0;
+    for (int i = 0; i < all.n; i++) {
+        if (all.v[i].batch != batch)
+            continue;
+        BST_ASSERT(n < BST_SWEEP_REPEATS);
+        x[n] = of(s, &all.v[i]);
+        if (isnan(x[n++]))
+            return NAN;
+    }
+    return bst_median(x, n);
+}
+
+static void settle(const struct bst_sweep *s, struct bst_sweep_row *row, struct runs all)
+{
+    row->epoch_seconds = median_of(s, row->batch, all, epoch_of);
+    row->samples_per_sec = median_of(s, row->batch, all, rate_of);
     row->accuracy /= row->runs;
     row->best_accuracy /= row->runs;
     row->loss /= row->runs;
@@ -119,24 +159,18 @@ static void mark_choice(struct bst_sweep *s, const struct bst_sweep_row *best)
         choice->choice = true;
 }
 
-static void find_target(struct bst_sweep *s, const struct bst_sweep_run *runs, int n)
+static void find_target(struct bst_sweep *s, struct runs all)
 {
     double least = INFINITY;
     for (int i = 0; i < s->n_rows; i++) {
         struct bst_sweep_row *row = &s->rows[i];
-        bool all = true;
-        double samples = 0, seconds = 0, a, b;
-        for (int k = 0; k < n; k++) {
-            if (runs[k].batch != row->batch)
-                continue;
-            all = all && reach(&runs[k], s->target_used, &a, &b);
-            samples += all ? a : 0;
-            seconds += all ? b : 0;
-        }
-        row->samples_to_target = all ? samples / row->runs : NAN;
-        row->seconds_to_target = all ? seconds / row->runs : NAN;
-        if (all)
-            least = fmin(least, row->samples_to_target);
+        double samples = 0;
+        for (int k = 0; k < all.n; k++)
+            if (all.v[k].batch == row->batch)
+                samples += reach(s, &all.v[k]).samples;
+        row->samples_to_target = samples / row->runs;
+        row->seconds_to_target = median_of(s, row->batch, all, seconds_of);
+        least = fmin(least, row->samples_to_target);
     }
     for (int i = 0; i < s->n_rows; i++)
         s->rows[i].efficiency = least / s->rows[i].samples_to_target;
@@ -144,12 +178,13 @@ static void find_target(struct bst_sweep *s, const struct bst_sweep_run *runs, i
 
 void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int n)
 {
+    struct runs all = {runs, n};
     s->n_rows = 0;
     s->delta_used = s->target_used = NAN;
     for (int i = 0; i < n; i++)
         add(row_of(s, runs[i].batch), &runs[i]);
     for (int i = 0; i < s->n_rows; i++) {
-        average(&s->rows[i]);
+        settle(s, &s->rows[i], all);
         s->rows[i].error = error_of(&s->rows[i], runs, n);
     }
     struct bst_sweep_row *best = most(s, accuracy_of), *fast = most(s, speed_of);
@@ -161,7 +196,7 @@ void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int 
         large->largest = true;
     mark_choice(s, best);
     s->target_used = isnan(s->target) ? best->accuracy - TARGET_UNDER_BEST : s->target;
-    find_target(s, runs, n);
+    find_target(s, all);
 }
 
 bool bst_sweep_parse(const char *text, uint64_t *out, int *n)

@@ -26,15 +26,18 @@ struct bst_sweep_run { /* one batch with one seed, trained to its end */
     int n_evals;
 };
 
-struct bst_sweep_row { /* the runs of one batch; means over them */
+/* The runs of one batch. What a run came to is the mean over them, and what it took is the median:
+ * seeds differ by chance alone, times by what else the machine was doing. */
+struct bst_sweep_row {
     uint64_t batch;
     int runs;
-    double epoch_seconds, samples_per_sec, memory_planned, memory_peak;
+    double epoch_seconds, samples_per_sec; /* medians */
+    double memory_planned, memory_peak;    /* the most of any */
     double accuracy, best_accuracy, loss;
     double error;             /* standard error of `accuracy`, see bst_sweep_table() */
     double samples_to_target; /* where the evaluations cross the target, in a straight line between
                                  two; NaN unless every run came to it */
-    double seconds_to_target;
+    double seconds_to_target; /* there; the median */
     double
         efficiency; /* least samples_to_target of all rows / this row's: what a sample is worth */
     bool whole;
@@ -54,7 +57,7 @@ struct bst_sweep {
 
 /* Fills the rows, by rising batch. The standard error is that of the mean over seeds; of one run it
  * is what the number of evaluation samples alone leaves open, sqrt(p(1-p)/N). At most
- * BST_SWEEP_BATCHES different batches. */
+ * BST_SWEEP_BATCHES different batches and BST_SWEEP_REPEATS runs of one. */
 void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int n);
 
 /* "32,64,128" → batches in the order given. False: not numbers from 1, one twice, or too many. */

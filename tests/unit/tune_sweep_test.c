@@ -65,7 +65,7 @@ static void seeds_give_mean_and_error(void **state)
     struct bst_sweep_eval e[8][2];
     struct bst_sweep s = {.delta = -1, .target = NAN};
     struct bst_sweep_run runs[] = {
-        made(32, 10, 0.5, 0.90, e[0]),  made(32, 12, 0.5, 0.91, e[1]),
+        made(32, 10, 0.5, 0.90, e[0]),  made(32, 40, 0.5, 0.91, e[1]),
         made(32, 11, 0.5, 0.92, e[2]),  made(128, 4, 0.5, 0.890, e[3]),
         made(128, 4, 0.5, 0.895, e[4]), made(128, 4, 0.5, 0.900, e[5]),
     };
@@ -73,7 +73,9 @@ static void seeds_give_mean_and_error(void **state)
     bst_sweep_table(&s, runs, 6);
     assert_int_equal(s.rows[0].runs, 3);
     assert_true(fabs(s.rows[0].accuracy - 0.91) < 1e-12);
-    assert_true(fabs(s.rows[0].epoch_seconds - 11) < 1e-12);
+    /* The run that was held up moves neither time nor rate: they are medians. */
+    assert_true(s.rows[0].epoch_seconds == 11);
+    assert_true(s.rows[0].samples_per_sec == 1000 / 11.0);
     /* Deviation 0.01 over three seeds. */
     assert_true(fabs(s.rows[0].error - 0.01 / sqrt(3)) < 1e-12);
     /* 1.5 points apart; two standard errors of the difference are 1.29. */
@@ -82,6 +84,13 @@ static void seeds_give_mean_and_error(void **state)
     s.delta = 0.02;
     bst_sweep_table(&s, runs, 6);
     assert_true(s.rows[1].choice);
+    s.target = 0.9;
+    bst_sweep_table(&s, runs, 6);
+    /* 0.90 is crossed at samples 2000, 1000 + 1000 * 40/41 and 1000 + 1000 * 40/42, at seconds 20,
+     * 40 + 40 * 40/41 and 11 + 11 * 40/42: the mean of the ones, the median of the others. */
+    assert_true(
+        fabs(s.rows[0].samples_to_target - (1000 + 1000 * (1 + 40 / 41.0 + 40 / 42.0) / 3)) < 1e-6);
+    assert_true(fabs(s.rows[0].seconds_to_target - (11 + 11 * 40 / 42.0)) < 1e-9);
 }
 
 static void one_seed_has_the_error_of_its_evaluation(void **state)
@@ -108,6 +117,28 @@ static void what_is_not_known(void **state)
     assert_int_equal(s.n_rows, 1);
     assert_false(s.rows[0].accurate || s.rows[0].choice || s.rows[0].fastest);
     assert_true(isnan(s.target_used));
+    /* One run that did not come to the target, and one whose time is not known. */
+    struct bst_sweep_eval e[4][2];
+    struct bst_sweep_run some[] = {made(8, 4, 0.5, 0.9, e[0]), made(8, 4, 0.5, 0.8, e[1]),
+                                   made(16, 4, 0.5, 0.9, e[2]), made(16, NAN, 0.5, 0.9, e[3])};
+    s.target = 0.85;
+    bst_sweep_table(&s, some, 4);
+    assert_true(isnan(s.rows[0].seconds_to_target) && isnan(s.rows[0].samples_to_target));
+    assert_true(s.rows[0].epoch_seconds == 4);
+    assert_true(isnan(s.rows[1].seconds_to_target) && isnan(s.rows[1].epoch_seconds));
+    assert_true(fabs(s.rows[1].samples_to_target - (1000 + 1000 * 35 / 40.0)) < 1e-6);
+}
+
+/* Of an even number, the middle of the middle two. */
+static void two_seeds_meet_halfway(void **state)
+{
+    struct bst_sweep_eval e[2][2];
+    struct bst_sweep s = {.delta = -1, .target = 0.9};
+    struct bst_sweep_run runs[] = {made(32, 10, 0.5, 0.9, e[0]), made(32, 20, 0.5, 0.9, e[1])};
+    (void)state;
+    bst_sweep_table(&s, runs, 2);
+    assert_true(s.rows[0].epoch_seconds == 15 && s.rows[0].seconds_to_target == 30);
+    assert_true(s.rows[0].samples_per_sec == 75);
 }
 
 static void lists_of_batches(void **state)
@@ -137,6 +168,7 @@ int main(void)
         cmocka_unit_test(seeds_give_mean_and_error),
         cmocka_unit_test(one_seed_has_the_error_of_its_evaluation),
         cmocka_unit_test(what_is_not_known),
+        cmocka_unit_test(two_seeds_meet_halfway),
         cmocka_unit_test(lists_of_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
