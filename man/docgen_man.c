@@ -185,6 +185,8 @@ void doc_keys(struct bst_sb *out)
 #undef X
     };
     size_t n_keys = sizeof keys / sizeof keys[0], shown = 0;
+    for (size_t i = 0; i < n_keys; i++) /* in doc_study_keys() */
+        shown += !strcmp(keys[i].group, "SWEEP");
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         bst_sb_addf(out, ".Ss %s\n.Bl -tag -width \"BackTab\" -compact\n", groups[g].title);
         for (size_t i = 0; i < n_keys; i++) {
@@ -202,16 +204,26 @@ void doc_keys(struct bst_sb *out)
 void doc_study_keys(struct bst_sb *out)
 {
     static const struct {
-        const char *keys, *help;
+        const char *name, *keys;
     } keys[] = {
-#define X(name, keys, label, help) {keys, help},
+#define X(name, keys, group, flags, label, help) {#name, keys},
+#include "tui/keys.def"
+#undef X
+    };
+    static const struct {
+        const char *name, *help;
+    } rows[] = {
+#define X(name, label, help) {#name, help},
 #include "tui/study_keys.def"
 #undef X
     };
     bst_sb_add(out, ".Bl -tag -width \"BackTab\" -compact\n");
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        add_key_names(out, keys[i].keys);
-        doc_mdoc_text(out, keys[i].help);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t k = 0;
+        while (strcmp(keys[k].name, rows[i].name) != 0)
+            k++;
+        add_key_names(out, keys[k].keys);
+        doc_mdoc_text(out, rows[i].help);
     }
     bst_sb_add(out, ".El\n");
 }

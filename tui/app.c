@@ -240,7 +240,7 @@ static enum tui_request overlay_request(int key)
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (own[i].key == key)
             return own[i].req;
-    return tui_key_request(key);
+    return tui_key_request(TUI_KEYS_CONSOLE, key);
 }
 
 static unsigned overlay_key(struct tui_app *app, int key)
@@ -310,7 +310,7 @@ unsigned tui_app_key(struct tui_app *app, int key)
         return tui_prompt_key(app, key);
     if (m->view.overlay != TUI_OVERLAY_NONE)
         return overlay_key(app, key);
-    enum tui_request req = tui_key_request(key == '\n' ? TUI_KEY_ENTER : key);
+    enum tui_request req = tui_key_request(TUI_KEYS_CONSOLE, key == '\n' ? TUI_KEY_ENTER : key);
     if (req == TUI_REQ_NONE)
         return 0;
     if ((tui_keys[req].flags & TUI_KEY_ARMED) && m->armed.state == TUI_ARMED_NONE)

@@ -133,8 +133,9 @@ static void read_setting(const struct setting *s, const struct bst_yaml *node,
     }
 }
 
-static void complain_unknown(struct bst_complaints *c, const struct bst_yaml *node,
-                             const char *what, const char *const *names, int n)
+/* Gives which of the names was likely meant; -1: none. */
+static int complain_unknown(struct bst_complaints *c, const struct bst_yaml *node, const char *what,
+                            const char *const *names, int n)
 {
     struct bst_sb quoted;
     int near = bst_text_nearest(node->key, names, n);
@@ -144,9 +145,11 @@ static void complain_unknown(struct bst_complaints *c, const struct bst_yaml *no
                  near < 0 ? "" : "; did you mean '", near < 0 ? "" : names[near],
                  near < 0 ? "" : "'?");
     bst_sb_fini(&quoted);
+    return near;
 }
 
-static void complain_no_request(struct bst_complaints *c, const struct bst_yaml *node)
+/* The one that was likely meant. */
+static enum tui_request complain_no_request(struct bst_complaints *c, const struct bst_yaml *node)
 {
     char names[TUI_N_REQUESTS][32];
     const char *list[TUI_N_REQUESTS];
@@ -154,44 +157,55 @@ static void complain_no_request(struct bst_complaints *c, const struct bst_yaml 
         tui_request_name((enum tui_request)i, names[i]);
         list[i] = names[i];
     }
-    complain_unknown(c, node, "name under keys", list, TUI_N_REQUESTS);
+    return (enum tui_request)complain_unknown(c, node, "name under keys", list, TUI_N_REQUESTS);
 }
 
-/* Of two things on one key, the place of the one that stands in the file. */
-static void check_keys(const struct bst_yaml *map, struct bst_complaints *c)
+/* Of two things on one key, the place of the later one that stands in the file. `unknown`: whose
+ * keys were to be others, and nobody knows which. */
+static void check_keys(const struct bst_yaml *map, const bool unknown[TUI_N_REQUESTS],
+                       struct bst_complaints *c)
 {
-    enum tui_request which[2] = {TUI_REQ_NONE, TUI_REQ_NONE};
-    struct bst_place at = map->at;
-    if (!tui_keys_check(which))
-        return;
-    for (const struct bst_yaml *n = map->child; n; n = n->next) {
-        enum tui_request req = tui_request_by_name(n->key);
-        if (req != TUI_REQ_NONE && (req == which[0] || req == which[1]))
-            at = n->at;
+    struct tui_key_clash clash[BST_COMPLAINTS_MAX];
+    int n = tui_keys_clashes(clash, BST_COMPLAINTS_MAX);
+    for (int i = 0; i < n && i < BST_COMPLAINTS_MAX; i++) {
+        const enum tui_request *which = clash[i].which;
+        struct bst_place at = map->at;
+        char one[32], other[32];
+        if (unknown[which[0]] || unknown[which[1]])
+            continue;
+        for (const struct bst_yaml *line = map->child; line; line = line->next) {
+            enum tui_request req = tui_request_by_name(line->key);
+            if (req != TUI_REQ_NONE && (req == which[0] || req == which[1]))
+                at = line->at;
+        }
+        tui_request_name(which[0], one);
+        tui_request_name(which[1], other);
+        bst_complain(c, at, "keys: %s is a key of %s and of %s", clash[i].key, one, other);
     }
-    bst_complain(c, at, "keys: %s", bst_err_text());
 }
 
 static void read_keys(const struct bst_yaml *map, struct bst_complaints *c)
 {
-    int before = c->n;
+    bool unknown[TUI_N_REQUESTS] = {false};
     if (map->kind != BST_YAML_MAP) {
         refuse(c, map, "a mapping of names to keys, as `bstune keys` prints it");
         return;
     }
     for (const struct bst_yaml *n = map->child; n; n = n->next) {
         enum tui_request req = tui_request_by_name(n->key);
+        int before = c->n;
         if (n->bad)
             continue;
         if (req == TUI_REQ_NONE)
-            complain_no_request(c, n);
+            req = complain_no_request(c, n);
         else if (n->kind != BST_YAML_SCALAR || !*n->text)
             refuse(c, n, "keys with blanks between them, or none");
         else if (tui_keys_bind(req, n->text))
             bst_complain(c, n->at, "keys: %s: %s", n->key, bst_err_text());
+        if (c->n > before && req != TUI_REQ_NONE)
+            unknown[req] = true;
     }
-    if (c->n == before)
-        check_keys(map, c);
+    check_keys(map, unknown, c);
 }
 
 static void read_map(const struct bst_yaml *root, struct tui_config *out, struct bst_complaints *c)

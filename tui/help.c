@@ -37,6 +37,8 @@ static void say_armed_keys(struct line *l)
 static bool key_line(int i, struct line *l)
 {
     for (int g = 0; g < TUI_N_GROUPS; g++) {
+        if (g == TUI_GROUP_SWEEP) /* has a list of its own, over its own view */
+            continue;
         if (i-- == 0) {
             snprintf(l->left, sizeof l->left, "%s", tui_group_heading((enum tui_key_group)g));
             l->heading = true;
@@ -55,9 +57,18 @@ static bool key_line(int i, struct line *l)
     return false;
 }
 
+/* Groups have a heading and a blank line. */
+static int count_key_lines(void)
+{
+    int n = 2 * (TUI_N_GROUPS - 1);
+    for (int k = 0; k < TUI_N_REQUESTS; k++)
+        n += tui_keys_in(TUI_KEYS_CONSOLE, (enum tui_request)k);
+    return n;
+}
+
 static int count_lines(void)
 {
-    return TUI_N_REQUESTS + 2 * TUI_N_GROUPS + 2 + BST_N_COMMANDS + tui_n_words + NOTES;
+    return count_key_lines() + 2 + BST_N_COMMANDS + tui_n_words + NOTES;
 }
 
 static void word_line(int i, struct line *l)
@@ -87,7 +98,7 @@ static void make_line(int i, struct line *l)
     i -= NOTES;
     if (i-- == 0 || key_line(i, l))
         return;
-    i -= TUI_N_REQUESTS + 2 * TUI_N_GROUPS;
+    i -= count_key_lines();
     if (i == 0) {
         snprintf(l->left, sizeof l->left, "Commands after `:`, the same in `bstune ctl`");
         l->heading = true;

@@ -123,25 +123,60 @@ enum bst_err tui_keys_bind(enum tui_request req, const char *keys)
     return BST_OK;
 }
 
-enum bst_err tui_keys_check(enum tui_request which[2])
+bool tui_keys_in(enum tui_key_view view, enum tui_request req)
 {
-    for (int i = 0; i < TUI_N_REQUESTS; i++) {
-        const char *s = tui_keys_of((enum tui_request)i);
+    static const enum tui_request of_sweep[] = {
+#define X(name, label, help) TUI_REQ_##name,
+#include "tui/study_keys.def"
+#undef X
+    };
+    if (view == TUI_KEYS_CONSOLE)
+        return tui_keys[req].group != TUI_GROUP_SWEEP;
+    for (size_t i = 0; i < sizeof of_sweep / sizeof of_sweep[0]; i++)
+        if (of_sweep[i] == req)
+            return true;
+    return false;
+}
+
+static bool has_key(enum tui_request req, int key)
+{
+    const char *s = tui_keys_of(req);
+    while (*s)
+        if (tui_key_parse(&s) == key)
+            return true;
+    return false;
+}
+
+static bool meet(enum tui_request a, enum tui_request b)
+{
+    for (int v = 0; v < TUI_N_KEY_VIEWS; v++)
+        if (tui_keys_in((enum tui_key_view)v, a) && tui_keys_in((enum tui_key_view)v, b))
+            return true;
+    return false;
+}
+
+int tui_keys_clashes(struct tui_key_clash *out, int most)
+{
+    int n = 0;
+    for (int later = 0; later < TUI_N_REQUESTS; later++) {
+        const char *s = tui_keys_of((enum tui_request)later);
         while (*s) {
             const char *from = s;
-            int first = tui_key_request(tui_key_parse(&s));
-            char one[32], other[32];
-            if (first == i)
-                continue;
-            tui_request_name((enum tui_request)first, one);
-            tui_request_name((enum tui_request)i, other);
-            which[0] = (enum tui_request)first;
-            which[1] = (enum tui_request)i;
-            return bst_fail(BST_E_EXISTS, "%.*s is a key of %s and of %s", (int)strcspn(from, " "),
-                            from, one, other);
+            int key = tui_key_parse(&s), words = (int)strcspn(from, " ");
+            for (int i = 0; i < later; i++) {
+                if (!meet((enum tui_request)i, (enum tui_request)later) ||
+                    !has_key((enum tui_request)i, key))
+                    continue;
+                if (n < most) {
+                    out[n].which[0] = (enum tui_request)i;
+                    out[n].which[1] = (enum tui_request)later;
+                    snprintf(out[n].key, sizeof out[n].key, "%.*s", words, from);
+                }
+                n++;
+            }
         }
     }
-    return BST_OK;
+    return n;
 }
 
 void tui_keys_reset(void)
@@ -152,14 +187,11 @@ void tui_keys_reset(void)
     }
 }
 
-enum tui_request tui_key_request(int key)
+enum tui_request tui_key_request(enum tui_key_view view, int key)
 {
-    for (int i = 0; i < TUI_N_REQUESTS; i++) {
-        const char *s = tui_keys_of((enum tui_request)i);
-        while (*s)
-            if (tui_key_parse(&s) == key)
-                return (enum tui_request)i;
-    }
+    for (int i = 0; i < TUI_N_REQUESTS; i++)
+        if (tui_keys_in(view, (enum tui_request)i) && has_key((enum tui_request)i, key))
+            return (enum tui_request)i;
     return TUI_REQ_NONE;
 }
 

@@ -1,5 +1,5 @@
 /* Keys and what they ask for: one table, tui/keys.def, which the person's configuration may bind
- * otherwise before the console opens. Pure from then on. */
+ * otherwise before a view opens. Pure from then on. */
 #ifndef TUI_KEYS_H
 #define TUI_KEYS_H
 
@@ -56,7 +56,8 @@ enum { TUI_KEY_MUTATES = 1, TUI_KEY_ARMED = 2, TUI_KEY_FOOTER = 4 };
     X(VIEW, "Panes")                                                                               \
     X(CHART, "Charts")                                                                             \
     X(LIST, "Lists")                                                                               \
-    X(GENERAL, "General")
+    X(GENERAL, "General")                                                                          \
+    X(SWEEP, "The view of a sweep")
 
 enum tui_key_group {
 #define X(name, heading) TUI_GROUP_##name,
@@ -83,6 +84,10 @@ struct tui_key_info {
 extern const struct tui_key_info tui_keys[TUI_N_REQUESTS]; /* with the keys of the table */
 const char *tui_group_heading(enum tui_key_group group);
 
+/* What may be on the screen. A key means one thing in each, and maybe another in the other. */
+enum tui_key_view { TUI_KEYS_CONSOLE, TUI_KEYS_SWEEP, TUI_N_KEY_VIEWS };
+bool tui_keys_in(enum tui_key_view view, enum tui_request req);
+
 /* The keys in force, as keys.def writes them; "": none. */
 const char *tui_keys_of(enum tui_request req);
 /* "batch-up", as the configuration calls it; TUI_REQ_NONE: nothing is called so. */
@@ -90,11 +95,16 @@ enum tui_request tui_request_by_name(const char *name);
 void tui_request_name(enum tui_request req, char out[32]);
 /* Binds it to other keys: blanks between them, "none" for no key. BST_E_PARSE: not keys. */
 BST_MUST_USE enum bst_err tui_keys_bind(enum tui_request req, const char *keys);
-/* BST_E_EXISTS: a key does two things, which are named. */
-BST_MUST_USE enum bst_err tui_keys_check(enum tui_request which[2]);
+/* A key that does two things in one view. */
+struct tui_key_clash {
+    enum tui_request which[2]; /* as in the table, one after the other */
+    char key[24];              /* as keys.def writes it */
+};
+/* All there are among the keys in force; gives their number, of which `most` are in `out`. */
+int tui_keys_clashes(struct tui_key_clash *out, int most);
 void tui_keys_reset(void); /* all as in the table */
 
-enum tui_request tui_key_request(int key);
+enum tui_request tui_key_request(enum tui_key_view view, int key);
 /* One key as keys.def writes it, from *text onwards, which moves past it and the blanks after it;
  * -1 at the end or at nonsense. */
 int tui_key_parse(const char **text);

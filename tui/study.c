@@ -8,13 +8,13 @@
 
 #include "core/base/text.h"
 #include "tui/format.h"
-#include "tui/keys.h"
 
-const struct tui_study_key tui_study_keys[TUI_STUDY_N_REQUESTS] = {
-#define X(name, keys, label, help) {keys, label, help},
+const struct tui_study_key tui_study_keys[] = {
+#define X(name, label, help) {TUI_REQ_##name, label, help},
 #include "tui/study_keys.def"
 #undef X
 };
+const int tui_n_study_keys = sizeof tui_study_keys / sizeof tui_study_keys[0];
 
 void tui_study_init(struct tui_study *v, const struct bst_study *study)
 {
@@ -120,17 +120,6 @@ static unsigned answer(struct tui_study *v, int key)
     return TUI_DO_STOP | TUI_DO_DRAW;
 }
 
-static enum tui_study_request request_of(int key)
-{
-    for (int i = 0; i < TUI_STUDY_N_REQUESTS; i++) {
-        const char *s = tui_study_keys[i].keys;
-        while (*s)
-            if (tui_key_parse(&s) == key)
-                return (enum tui_study_request)i;
-    }
-    return TUI_STUDY_REQ_NOTHING;
-}
-
 static unsigned close_one(struct tui_study *v)
 {
     if (v->help)
@@ -140,47 +129,59 @@ static unsigned close_one(struct tui_study *v)
     return TUI_DO_DRAW;
 }
 
-static unsigned obey(struct tui_study *v, enum tui_study_request req)
+static unsigned obey(struct tui_study *v, enum tui_request req)
 {
     switch (req) {
-    case TUI_STUDY_REQ_UP:
+    case TUI_REQ_UP:
         return move(v, -1);
-    case TUI_STUDY_REQ_DOWN:
+    case TUI_REQ_DOWN:
         return move(v, 1);
-    case TUI_STUDY_REQ_NONE:
+    case TUI_REQ_DROP:
         return close_one(v);
-    case TUI_STUDY_REQ_OPEN:
+    case TUI_REQ_OPEN:
         return tui_study_chosen(v) ? TUI_DO_OPEN | TUI_DO_DRAW : say_nothing_there(v);
-    case TUI_STUDY_REQ_CURVE:
+    case TUI_REQ_CURVE:
         v->y = (enum tui_study_y)((v->y + 1) % TUI_STUDY_N_Y);
         return TUI_DO_DRAW;
-    case TUI_STUDY_REQ_XAXIS:
+    case TUI_REQ_XAXIS:
         v->x = (enum tui_study_x)((v->x + 1) % TUI_STUDY_N_X);
         return TUI_DO_DRAW;
-    case TUI_STUDY_REQ_LOG:
+    case TUI_REQ_LOG:
         v->log = !v->log;
         return TUI_DO_DRAW;
-    case TUI_STUDY_REQ_STOP:
+    case TUI_REQ_STOP:
         return ask_stop(v);
-    case TUI_STUDY_REQ_HELP:
+    case TUI_REQ_HELP:
         v->help = !v->help;
         v->help_scroll = 0;
         return TUI_DO_DRAW;
-    case TUI_STUDY_REQ_REDRAW:
+    case TUI_REQ_REDRAW:
         return TUI_DO_CLEAR | TUI_DO_DRAW;
-    case TUI_STUDY_REQ_RELOAD:
+    case TUI_REQ_RELOAD:
         return TUI_DO_REFRESH | TUI_DO_DRAW;
-    case TUI_STUDY_REQ_SUSPEND:
+    case TUI_REQ_SUSPEND:
         return TUI_DO_SUSPEND;
-    case TUI_STUDY_REQ_LEAVE:
+    case TUI_REQ_LEAVE:
         if (!v->help)
             return TUI_DO_LEAVE;
         return close_one(v);
-    case TUI_STUDY_REQ_NOTHING:
-    case TUI_STUDY_N_REQUESTS:
-        break;
+    default:
+        return 0;
     }
-    return v->message[0] ? TUI_DO_DRAW : 0;
+}
+
+/* What lies over the view has these of its own, whatever else they are bound to. */
+static enum tui_request request_of(const struct tui_study *v, int key)
+{
+    static const struct {
+        int key;
+        enum tui_request req;
+    } of_list[] = {
+        {TUI_KEY_ESC, TUI_REQ_DROP}, {TUI_KEY_UP, TUI_REQ_UP}, {TUI_KEY_DOWN, TUI_REQ_DOWN}};
+    for (size_t i = 0; v->help && i < sizeof of_list / sizeof of_list[0]; i++)
+        if (of_list[i].key == key)
+            return of_list[i].req;
+    return tui_key_request(TUI_KEYS_SWEEP, key == '\n' ? TUI_KEY_ENTER : key);
 }
 
 unsigned tui_study_press(struct tui_study *v, int key)
@@ -195,7 +196,7 @@ unsigned tui_study_press(struct tui_study *v, int key)
     v->message[0] = '\0';
     if (v->asking)
         return answer(v, key);
-    return obey(v, request_of(key)) | (said ? TUI_DO_DRAW : 0);
+    return obey(v, request_of(v, key)) | (said ? TUI_DO_DRAW : 0);
 }
 
 wchar_t tui_study_letter(int row)

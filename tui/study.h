@@ -6,6 +6,7 @@
 #include "core/run/study.h"
 #include "tui/app.h"
 #include "tui/frame.h"
+#include "tui/keys.h"
 
 /* Beside those of tui/app.h: the console on tui_study_chosen(), the sweep's end. */
 enum { TUI_DO_OPEN = 64, TUI_DO_STOP = 128 };
@@ -30,18 +31,13 @@ struct tui_study {
     enum tui_style message_style;
 };
 
-enum tui_study_request {
-#define X(name, keys, label, help) TUI_STUDY_REQ_##name,
-#include "tui/study_keys.def"
-#undef X
-    TUI_STUDY_N_REQUESTS,
-    TUI_STUDY_REQ_NOTHING = -1
-};
-
+/* What the view answers to, and what that means here. */
 struct tui_study_key {
-    const char *keys, *label, *help;
+    enum tui_request req;
+    const char *label, *help;
 };
-extern const struct tui_study_key tui_study_keys[TUI_STUDY_N_REQUESTS];
+extern const struct tui_study_key tui_study_keys[];
+extern const int tui_n_study_keys;
 
 void tui_study_init(struct tui_study *v, const struct bst_study *study);
 unsigned tui_study_press(struct tui_study *v, int key); /* TUI_DO_… */

@@ -52,35 +52,50 @@ static void draw_header(const struct tui_study *v, struct tui_area a)
         tui_put(a, x, 0, TUI_NORMAL, text);
 }
 
-static void first_key(const char *keys, char *out, size_t room)
+static const char *label_of(enum tui_request req)
 {
-    char all[64];
-    tui_keys_text(keys, all, sizeof all);
-    snprintf(out, room, "%.*s", (int)strcspn(all, " "), all);
+    for (int i = 0; i < tui_n_study_keys; i++)
+        if (tui_study_keys[i].req == req)
+            return tui_study_keys[i].label;
+    return "";
+}
+
+/* The first key of each; of the two that move, both. */
+static void footer_key(enum tui_request req, char *out, size_t room)
+{
+    char up[16], down[16];
+    tui_key_first(req, out, room);
+    if (req != TUI_REQ_DOWN)
+        return;
+    tui_key_first(TUI_REQ_UP, up, sizeof up);
+    tui_key_first(TUI_REQ_DOWN, down, sizeof down);
+    if (!strcmp(up, "Up") && !strcmp(down, "Down"))
+        snprintf(out, room, "↑↓");
+    else
+        snprintf(out, room, "%s%s%s", up, *up && *down ? " " : "", down);
 }
 
 /* As many as there is room for, leaving first: it must be known. */
 static void draw_footer(const struct tui_study *v, struct tui_area a)
 {
-    static const enum tui_study_request order[] = {
-        TUI_STUDY_REQ_LEAVE, TUI_STUDY_REQ_HELP,  TUI_STUDY_REQ_DOWN, TUI_STUDY_REQ_OPEN,
-        TUI_STUDY_REQ_CURVE, TUI_STUDY_REQ_XAXIS, TUI_STUDY_REQ_LOG};
+    static const enum tui_request order[] = {TUI_REQ_LEAVE, TUI_REQ_HELP,  TUI_REQ_DOWN,
+                                             TUI_REQ_OPEN,  TUI_REQ_CURVE, TUI_REQ_XAXIS,
+                                             TUI_REQ_LOG};
     int x = 0;
     if (v->message[0]) {
         tui_put_cut(a, 0, 0, a.w, v->message_style, v->message);
         return;
     }
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        char key[16];
-        const struct tui_study_key *k = &tui_study_keys[order[i]];
-        if (order[i] == TUI_STUDY_REQ_DOWN)
-            snprintf(key, sizeof key, "↑↓");
-        else
-            first_key(k->keys, key, sizeof key);
-        if (x + tui_columns(a.f, key) + 1 + tui_columns(a.f, k->label) > a.w)
+        char key[40];
+        const char *label = label_of(order[i]);
+        footer_key(order[i], key, sizeof key);
+        if (!*key)
+            continue;
+        if (x + tui_columns(a.f, key) + 1 + tui_columns(a.f, label) > a.w)
             break;
         x += tui_put(a, x, 0, TUI_KEY, key) + 1;
-        x += tui_put(a, x, 0, TUI_NORMAL, k->label) + 2;
+        x += tui_put(a, x, 0, TUI_NORMAL, label) + 2;
     }
 }
 
@@ -89,13 +104,15 @@ static void draw_help(const struct tui_study *v, struct tui_area a)
     static const char *const notes[] = {
         "Each batch has a letter, before its row and on its curve.",
         "acc: mean of the final accuracies; ±: its standard error.",
+        "samp/s, epoch, target: medians over the runs, so that one that was held up does not "
+        "count.",
         "eff: samples to the target where they are fewest, over those of this batch.",
         "target: training time to the accuracy of the level line.",
         "Training loss is smoothed over a twentieth of the run.",
         "",
     };
     enum { NOTES = sizeof notes / sizeof *notes };
-    int n = NOTES + TUI_STUDY_N_REQUESTS, first = v->help_scroll;
+    int n = NOTES + tui_n_study_keys, first = v->help_scroll;
     struct tui_area in = tui_dialog(a, 100, n + 2, " Help: Up, Down, Esc closes ");
     first = first > n - in.h ? n - in.h : first;
     first = first < 0 ? 0 : first;
@@ -106,7 +123,7 @@ static void draw_help(const struct tui_study *v, struct tui_area a)
             continue;
         }
         const struct tui_study_key *k = &tui_study_keys[first + y - NOTES];
-        tui_keys_text(k->keys, keys, sizeof keys);
+        tui_keys_text(tui_keys_of(k->req), keys, sizeof keys);
         tui_put_cut(in, 0, y, in.w, TUI_KEY, keys);
         tui_put_cut(in, 11, y, in.w - 11, TUI_NORMAL, k->help);
     }

@@ -38,7 +38,9 @@ def main():
 
     must("bstune.1", rows("tui/cli.def", r'^TUI_OPTION\(\w+, "([a-z-]+)"'), "option")
     must("bstune.1", rows("tui/cli.def", r'^TUI_VERB\(\w+, "([a-z-]+)"'), "verb")
-    must("bstune.1", rows("tui/keys.def", r'^X\(\w+, "[^"]+", \w+, [^"]+"[^"]*",\s*"([^"]+)"'), "key")
+    # Those of a sweep's view are there as that view explains them.
+    must("bstune.1", rows("tui/keys.def", r'^X\(\w+, "[^"]+", (?!SWEEP)\w+, [^"]+"[^"]*",\s*"([^"]+)"'), "key")
+    must("bstune.1", rows("tui/study_keys.def", r'^X\(\w+, "[^"]*", "([^"`]+)'), "key of a sweep")
     must("bstune.1", rows("tui/commands.def", r'^X\(\w+, "([a-z-]+)"'), "word")
     must("bstune.1", rows("core/tune/command.h", r'^ +X\(\w+, "([a-z-]+)"'), "command")
     must("bstune-preset.5", rows("core/run/params.def", r"^BST_PARAM\((\w+)"), "key")

@@ -112,6 +112,14 @@ static bool shows(const struct tui_frame *f, const char *text)
     return found;
 }
 
+/* "NAME KEYS", as a line of the configuration. */
+static bool bind(char *line)
+{
+    const char *name = strsep(&line, " ");
+    enum tui_request req = tui_request_by_name(name);
+    return req != TUI_REQ_NONE && line && !tui_keys_bind(req, line);
+}
+
 static bool run_line(struct tui_study *v, struct tui_frame *f, char *line)
 {
     int w, h;
@@ -122,6 +130,8 @@ static bool run_line(struct tui_study *v, struct tui_frame *f, char *line)
     else if (!strncmp(line, "keys ", 5))
         for (const char *s = line + 5; *s;)
             tui_study_press(v, tui_key_parse(&s));
+    else if (!strncmp(line, "bind ", 5))
+        return bind(line + 5);
     else if (!strncmp(line, "expect ", 7))
         return shows(f, line + 7);
     else if (!strncmp(line, "refuse ", 7))

@@ -38,13 +38,13 @@ static void what_it_says_goes_before_the_defaults(void **state)
     assert_int_equal(c.color, TUI_COLOR_NEVER);
     assert_int_equal(c.symbols, TUI_SYMBOLS_BLOCK);
     assert_true(c.refresh == 2.5);
-    assert_int_equal(tui_key_request('u'), TUI_REQ_APPLY);
-    assert_int_equal(tui_key_request('l'), TUI_REQ_NONE);
-    assert_int_equal(tui_key_request('h'), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'u'), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'l'), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'h'), TUI_REQ_NONE);
     /* What an earlier file had bound is not kept. */
     assert_int_equal(read_text("# nothing\n", &c, &errs), BST_OK);
-    assert_int_equal(tui_key_request('u'), TUI_REQ_NONE);
-    assert_int_equal(tui_key_request('l'), TUI_REQ_LOG);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'u'), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'l'), TUI_REQ_LOG);
     assert_int_equal(c.color, TUI_COLOR_AUTO);
     assert_true(c.bell && c.refresh == 1);
     bst_sb_fini(&errs);
@@ -67,9 +67,9 @@ static void what_is_printed_reads_back(void **state)
     assert_int_equal(read_text(first.data, &again, &errs), BST_OK);
     tui_config_print(&again, &second);
     assert_string_equal(first.data, second.data);
-    assert_int_equal(tui_key_request('"'), TUI_REQ_APPLY);
-    assert_int_equal(tui_key_request('\\'), TUI_REQ_DROP);
-    assert_int_equal(tui_key_request('l'), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, '"'), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, '\\'), TUI_REQ_DROP);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'l'), TUI_REQ_NONE);
     bst_sb_fini(&errs);
     bst_sb_fini(&first);
     bst_sb_fini(&second);
@@ -89,6 +89,13 @@ static const struct {
     {"keys:\n  apply: yy\n", {"2:10: error: keys: apply: no key is written so: yy"}},
     {"keys:\n  log: g\n", {"2:8: error: keys: g is a key of gradient and of log"}},
     {"keys:\n  batch-up: l\n", {"2:13: error: keys: l is a key of batch-up and of log"}},
+    /* All at once, by their lines, and no clash with keys that nobody knows. */
+    {"keys:\n  log: g\n  smooth: x\ncolor: red\n",
+     {"2:8: error: keys: g is a key of gradient and of log\n",
+      "3:11: error: keys: x is a key of xaxis and of smooth\n", "4:8: error: color: 'red'"}},
+    {"mouse: yes\nkeys:\n  log: g\n",
+     {"1:8: error: mouse:", "3:8: error: keys: g is a key of gradient and of log"}},
+    {"keys:\n  open: q\n", {"2:9: error: keys: q is a key of open and of leave"}},
     {"keys:\n  apply:\n", {"2:9: error: apply: '' is not keys with blanks between them, or none"}},
     {"mouse: true\nmouse: true\n", {"2:1: error: key 'mouse' is given twice; first on line 1"}},
     {"just text\n", {"1:1: error: this is not `key: value` lines"}},
@@ -112,6 +119,21 @@ static void every_complaint_has_its_place(void **state)
                 fail_msg("`%s`: no `%s` in\n%s", refused[i].text, line, errs.data);
         }
     }
+    bst_sb_fini(&errs);
+}
+
+static void what_is_not_known_does_not_clash(void **state)
+{
+    struct tui_config c;
+    struct bst_sb errs;
+    (void)state;
+    bst_sb_init(&errs, 4096);
+    /* `y` was to be free: only what it was to be instead is wrong. */
+    assert_int_equal(read_text("keys:\n  aply: yy\n  log: y\n", &c, &errs), BST_E_PARSE);
+    assert_null(strstr(errs.data, "is a key of"));
+    assert_int_equal(read_text("keys:\n  apply: yy\n  log: y\n", &c, &errs), BST_E_PARSE);
+    assert_null(strstr(errs.data, "is a key of"));
+    assert_int_equal(read_text("keys:\n  apply: u\n  log: y\n", &c, &errs), BST_OK);
     bst_sb_fini(&errs);
 }
 
@@ -149,6 +171,7 @@ int main(void)
         cmocka_unit_test(what_it_says_goes_before_the_defaults),
         cmocka_unit_test(what_is_printed_reads_back),
         cmocka_unit_test(every_complaint_has_its_place),
+        cmocka_unit_test(what_is_not_known_does_not_clash),
         cmocka_unit_test(where_it_is_looked_for),
     };
     if (!mkdtemp(folder))

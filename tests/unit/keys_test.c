@@ -18,29 +18,37 @@ static void every_key_is_bound_once(void **state)
             int key = tui_key_parse(&s);
             if (key < 0)
                 fail_msg("%s: `%s` is not a key", tui_keys[i].name, tui_keys[i].keys);
-            if ((int)tui_key_request(key) != i)
-                fail_msg("%s and %s share a key", tui_keys[i].name,
-                         tui_keys[tui_key_request(key)].name);
+            bool anywhere = false;
+            for (int v = 0; v < TUI_N_KEY_VIEWS; v++) {
+                enum tui_key_view view = (enum tui_key_view)v;
+                if (!tui_keys_in(view, (enum tui_request)i))
+                    continue;
+                anywhere = true;
+                if ((int)tui_key_request(view, key) != i)
+                    fail_msg("%s and %s share a key", tui_keys[i].name,
+                             tui_keys[tui_key_request(view, key)].name);
+            }
+            assert_true(anywhere);
         }
     }
 }
 
-static void every_key_of_a_sweep_is_bound_once(void **state)
+static void a_sweep_answers_to_its_own(void **state)
 {
-    int seen[64], n = 0;
+    int n = 0;
     (void)state;
-    for (int i = 0; i < TUI_STUDY_N_REQUESTS; i++) {
-        const char *s = tui_study_keys[i].keys;
-        assert_true(*s);
-        while (*s) {
-            int key = tui_key_parse(&s);
-            assert_true(key >= 0 && n < 64);
-            for (int k = 0; k < n; k++)
-                if (seen[k] == key)
-                    fail_msg("`%s` holds a key twice", tui_study_keys[i].keys);
-            seen[n++] = key;
-        }
+    for (int i = 0; i < tui_n_study_keys; i++) {
+        assert_true(tui_keys_in(TUI_KEYS_SWEEP, tui_study_keys[i].req));
+        assert_true(strlen(tui_study_keys[i].help) > 3);
     }
+    for (int i = 0; i < TUI_N_REQUESTS; i++)
+        n += tui_keys_in(TUI_KEYS_SWEEP, (enum tui_request)i);
+    assert_int_equal(n, tui_n_study_keys);
+    assert_int_equal(tui_key_request(TUI_KEYS_SWEEP, TUI_KEY_ENTER), TUI_REQ_OPEN);
+    assert_int_equal(tui_key_request(TUI_KEYS_SWEEP, 'm'), TUI_REQ_CURVE);
+    assert_int_equal(tui_key_request(TUI_KEYS_SWEEP, 'Q'), TUI_REQ_STOP);
+    assert_int_equal(tui_key_request(TUI_KEYS_SWEEP, '+'), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'm'), TUI_REQ_SMOOTH);
 }
 
 static void every_key_has_its_line(void **state)
@@ -86,17 +94,17 @@ static void names_are_read(void **state)
 static void the_usual_keys_mean_the_usual(void **state)
 {
     (void)state;
-    assert_int_equal(tui_key_request('+'), TUI_REQ_BATCH_UP);
-    assert_int_equal(tui_key_request('='), TUI_REQ_BATCH_UP);
-    assert_int_equal(tui_key_request('-'), TUI_REQ_BATCH_DOWN);
-    assert_int_equal(tui_key_request('y'), TUI_REQ_APPLY);
-    assert_int_equal(tui_key_request(TUI_KEY_ESC), TUI_REQ_DROP);
-    assert_int_equal(tui_key_request('q'), TUI_REQ_LEAVE);
-    assert_int_equal(tui_key_request(3), TUI_REQ_LEAVE);
-    assert_int_equal(tui_key_request('Q'), TUI_REQ_STOP);
-    assert_int_equal(tui_key_request(TUI_KEY_ENTER), TUI_REQ_MAXIMISE);
-    assert_int_equal(tui_key_request(0x263A), TUI_REQ_NONE);
-    assert_int_equal(tui_key_request(0), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, '+'), TUI_REQ_BATCH_UP);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, '='), TUI_REQ_BATCH_UP);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, '-'), TUI_REQ_BATCH_DOWN);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'y'), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, TUI_KEY_ESC), TUI_REQ_DROP);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'q'), TUI_REQ_LEAVE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 3), TUI_REQ_LEAVE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'Q'), TUI_REQ_STOP);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, TUI_KEY_ENTER), TUI_REQ_MAXIMISE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 0x263A), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 0), TUI_REQ_NONE);
 }
 
 static enum tui_request named(const char *name)
@@ -108,31 +116,54 @@ static enum tui_request named(const char *name)
 
 static void keys_are_bound_otherwise(void **state)
 {
-    enum tui_request which[2];
+    struct tui_key_clash clash[8];
     char first[16];
     (void)state;
     assert_int_equal(named("batch-up"), TUI_REQ_BATCH_UP);
     assert_int_equal(tui_request_by_name("BATCH_UP"), TUI_REQ_NONE);
     assert_int_equal(tui_keys_bind(TUI_REQ_APPLY, "u <F5>"), BST_OK);
-    assert_int_equal(tui_key_request('u'), TUI_REQ_APPLY);
-    assert_int_equal(tui_key_request(TUI_KEY_F5), TUI_REQ_APPLY);
-    assert_int_equal(tui_key_request('y'), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'u'), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, TUI_KEY_F5), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'y'), TUI_REQ_NONE);
     tui_key_first(TUI_REQ_APPLY, first, sizeof first);
     assert_string_equal(first, "u");
     assert_int_equal(tui_keys_bind(TUI_REQ_LOG, "none"), BST_OK);
-    assert_int_equal(tui_key_request('l'), TUI_REQ_NONE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'l'), TUI_REQ_NONE);
     assert_string_equal(tui_keys_of(TUI_REQ_LOG), "");
-    assert_int_equal(tui_keys_check(which), BST_OK);
-    /* A key that another has by the table. */
-    assert_int_equal(tui_keys_bind(TUI_REQ_LOG, "g"), BST_OK);
-    assert_int_equal(tui_keys_check(which), BST_E_EXISTS);
-    assert_int_equal(which[0], TUI_REQ_GRADIENT);
-    assert_int_equal(which[1], TUI_REQ_LOG);
-    assert_string_equal(bst_err_text(), "g is a key of gradient and of log");
+    assert_int_equal(tui_keys_clashes(clash, 8), 0);
+    /* Keys that others have by the table. */
+    assert_int_equal(tui_keys_bind(TUI_REQ_LOG, "g <Tab>"), BST_OK);
+    assert_int_equal(tui_keys_clashes(clash, 8), 2);
+    assert_int_equal(clash[0].which[0], TUI_REQ_GRADIENT);
+    assert_int_equal(clash[0].which[1], TUI_REQ_LOG);
+    assert_string_equal(clash[0].key, "g");
+    assert_int_equal(clash[1].which[0], TUI_REQ_PANE_NEXT);
+    assert_string_equal(clash[1].key, "<Tab>");
+    assert_int_equal(tui_keys_clashes(clash, 1), 2);
     tui_keys_reset();
-    assert_int_equal(tui_keys_check(which), BST_OK);
-    assert_int_equal(tui_key_request('y'), TUI_REQ_APPLY);
-    assert_int_equal(tui_key_request('l'), TUI_REQ_LOG);
+    assert_int_equal(tui_keys_clashes(clash, 8), 0);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'y'), TUI_REQ_APPLY);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'l'), TUI_REQ_LOG);
+}
+
+static void views_share_what_they_share(void **state)
+{
+    struct tui_key_clash clash[8];
+    (void)state;
+    /* One binding, both views. */
+    assert_int_equal(tui_keys_bind(TUI_REQ_LEAVE, "X"), BST_OK);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, 'X'), TUI_REQ_LEAVE);
+    assert_int_equal(tui_key_request(TUI_KEYS_SWEEP, 'X'), TUI_REQ_LEAVE);
+    /* A key of the console alone is free in a sweep's view, but not one of its own. */
+    assert_int_equal(tui_keys_bind(TUI_REQ_CURVE, "+"), BST_OK);
+    assert_int_equal(tui_keys_clashes(clash, 8), 0);
+    assert_int_equal(tui_key_request(TUI_KEYS_SWEEP, '+'), TUI_REQ_CURVE);
+    assert_int_equal(tui_key_request(TUI_KEYS_CONSOLE, '+'), TUI_REQ_BATCH_UP);
+    assert_int_equal(tui_keys_bind(TUI_REQ_OPEN, "x"), BST_OK);
+    assert_int_equal(tui_keys_clashes(clash, 8), 1);
+    assert_int_equal(clash[0].which[0], TUI_REQ_XAXIS);
+    assert_int_equal(clash[0].which[1], TUI_REQ_OPEN);
+    tui_keys_reset();
 }
 
 static void what_is_no_key_is_not_bound(void **state)
@@ -159,12 +190,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_bound_once),
-        cmocka_unit_test(every_key_of_a_sweep_is_bound_once),
+        cmocka_unit_test(a_sweep_answers_to_its_own),
         cmocka_unit_test(every_key_has_its_line),
         cmocka_unit_test(changes_are_refused_to_onlookers),
         cmocka_unit_test(names_are_read),
         cmocka_unit_test(the_usual_keys_mean_the_usual),
         cmocka_unit_test(keys_are_bound_otherwise),
+        cmocka_unit_test(views_share_what_they_share),
         cmocka_unit_test(what_is_no_key_is_not_bound),
         cmocka_unit_test(every_name_is_its_own),
     };
