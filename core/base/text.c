@@ -122,6 +122,15 @@ static bool is_alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
+bool bst_text_in_list(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; *p && n; p += strcspn(p, " "), p += strspn(p, " "))
+        if (!strncmp(p, word, n) && (!p[n] || p[n] == ' '))
+            return true;
+    return false;
+}
+
 bool bst_text_is_name(const char *s)
 {
     if (!is_alnum(*s))

@@ -16,6 +16,8 @@ void bst_text_clean(struct bst_sb *out, const char *s, size_t n);
 /* Edit distance for "did you mean": index of the nearest of `names` within 3 edits and half the
  * word, or -1. */
 int bst_text_nearest(const char *word, const char *const *names, int n_names);
+/* Whether `word` is one of the words of `list`, which has blanks between them. */
+bool bst_text_in_list(const char *list, const char *word);
 /* Names of presets and runs: ^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$ */
 bool bst_text_is_name(const char *s);
 /* "1.95 GiB", "512 B" */

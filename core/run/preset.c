@@ -163,14 +163,36 @@ static const char *elsewhere(const char *key)
     return NULL;
 }
 
+struct guess {
+    const char *section; /* that `name` is written in; NULL: it is a whole key */
+    const char *name;    /* NULL: none */
+};
+
+/* What was likely meant: by another program's name for it, mistyped, or in another place. */
+static struct guess guess_key(const char *section, bool dotted, const char *key)
+{
+    const char *names[BST_N_PARAMS + 8], *dot = strrchr(key, '.');
+    enum bst_param_id id;
+    if (bst_param_by_other_name(dot ? dot + 1 : key, &id)) {
+        const struct bst_param_info *m = bst_param_at(id);
+        bool here = section && m->section && !strcmp(section, m->section);
+        return (struct guess){here ? section : NULL, here ? strchr(m->key, '.') + 1 : m->key};
+    }
+    int near = bst_text_nearest(key, names, names_within(section, dotted, names));
+    if (near >= 0)
+        return (struct guess){section, names[near]};
+    return (struct guess){NULL, elsewhere(key)};
+}
+
 /* Nobody knows what the key that was likely meant is to be. */
-static void mistyped(struct load *l, const char *section, const char *guess)
+static void mistyped(struct load *l, const struct guess *g)
 {
     char key[128];
     enum bst_param_id id;
-    if (!guess)
+    if (!g->name)
         return;
-    snprintf(key, sizeof key, "%s%s%s", section ? section : "", section ? "." : "", guess);
+    snprintf(key, sizeof key, "%s%s%s", g->section ? g->section : "", g->section ? "." : "",
+             g->name);
     if (bst_param_by_key(key, &id))
         l->r.unknown[id] = true;
 }
@@ -178,7 +200,6 @@ static void mistyped(struct load *l, const char *section, const char *guess)
 static void complain_unknown(struct load *l, const char *section, bool dotted, const char *key,
                              struct bst_place at)
 {
-    const char *names[BST_N_PARAMS + 8];
     enum bst_param_id id;
     if (!section && !dotted && bst_param_by_key(key, &id)) {
         bst_complain(&l->c, at, "key '%s' is written as '%s' under '%s'", key, strchr(key, '.') + 1,
@@ -190,17 +211,15 @@ static void complain_unknown(struct load *l, const char *section, bool dotted, c
                      key, first_of(key));
         return;
     }
-    int n = names_within(section, dotted, names);
-    int near = bst_text_nearest(key, names, n);
-    const char *guess = near >= 0 ? names[near] : elsewhere(key);
-    mistyped(l, near >= 0 ? section : NULL, guess);
+    struct guess guess = guess_key(section, dotted, key);
+    mistyped(l, &guess);
     struct bst_sb text;
     bst_sb_init(&text, 512);
     bst_quote(&text, key);
     if (section)
         bst_sb_addf(&text, " in %s", section);
-    if (guess)
-        bst_sb_addf(&text, "; did you mean '%s'?", guess);
+    if (guess.name)
+        bst_sb_addf(&text, "; did you mean '%s'?", guess.name);
     bst_complain(&l->c, at, "unknown key %s", text.data);
     bst_sb_fini(&text);
 }
@@ -250,7 +269,12 @@ static void give_section(struct load *l, const char *section, const struct bst_y
     if (map->bad)
         return;
     if (map->kind != BST_YAML_MAP) {
-        bst_complain(&l->c, map->at, "%s: must be a mapping", section);
+        char key[128];
+        enum bst_param_id id;
+        snprintf(key, sizeof key, "%s.%s", section, first_of(section));
+        bst_complain(&l->c, map->at, "%s: must be a mapping, as in {%s: %s}", section,
+                     first_of(section),
+                     bst_param_by_key(key, &id) ? bst_param_at(id)->initial : "…");
         return;
     }
     for (const struct bst_yaml *n = map->child; n; n = n->next) {

@@ -222,6 +222,8 @@ struct bst_param_section {
 };
 const struct bst_param_section *bst_param_sections(int *n);
 bool bst_param_by_key(const char *key, enum bst_param_id *out);
+/* What other programs call it, without a section: "lr" is learning_rate. For hints. */
+bool bst_param_by_other_name(const char *name, enum bst_param_id *out);
 
 /* Where presets are looked for, first match first, and the names that keys may hold; what is NULL
  * is not checked. Borrowed. */

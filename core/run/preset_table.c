@@ -58,6 +58,17 @@ static const struct bst_param_section sections[] = {
 #include "core/run/params.def"
 };
 
+static const struct {
+    const char *key, *names;
+} elsewhere[] = {
+#define BST_PARAM(...)
+#define BST_PARAM_IN(...)
+#define BST_SECTION(s, text)
+#define BST_SECTION_END(s)
+#define BST_ELSEWHERE(key, names) {key, names},
+#include "core/run/params.def"
+};
+
 #define X(name, text) text,
 static const char *const stems[] = {BST_STEMS(X)};
 static const char *const optimizers[] = {BST_OPTIMIZERS(X)};
@@ -111,6 +122,14 @@ bool bst_param_by_key(const char *key, enum bst_param_id *out)
             return true;
         }
     }
+    return false;
+}
+
+bool bst_param_by_other_name(const char *name, enum bst_param_id *out)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        if (bst_text_in_list(elsewhere[i].names, name))
+            return bst_param_by_key(elsewhere[i].key, out);
     return false;
 }
 

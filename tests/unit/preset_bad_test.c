@@ -74,9 +74,24 @@ static const struct {
     {"model: {nmae: x}\n",
      "p.yaml:1:9: error: unknown key 'nmae' in model; did you mean 'name'?\n"},
     {"width: 3\n", "p.yaml:1:1: error: unknown key 'width'; did you mean 'model.width'?\n"},
+    /* what other programs call it */
+    {"epochs: 5\nlr: 0.1\nbatch_size: 64\nwd: 0\n",
+     "p.yaml:1:1: error: unknown key 'epochs'; did you mean 'max_epochs'?\n"
+     "p.yaml:2:1: error: unknown key 'lr'; did you mean 'learning_rate'?\n"
+     "p.yaml:3:1: error: unknown key 'batch_size'; did you mean 'global_batch_size'?\n"
+     "p.yaml:4:1: error: unknown key 'wd'; did you mean 'weight_decay'?\n"},
+    {"optim: sgd\nscheduler: cosine\nnum_workers: 2\n",
+     "p.yaml:1:1: error: unknown key 'optim'; did you mean 'optimizer'?\n"
+     "p.yaml:2:1: error: unknown key 'scheduler'; did you mean 'lr_scheduler'?\n"
+     "p.yaml:3:1: error: unknown key 'num_workers'; did you mean 'data.threads'?\n"},
+    {"data: {num_workers: 2}\nmodel: {lr: 1, depth: 3}\n",
+     "p.yaml:1:8: error: unknown key 'num_workers' in data; did you mean 'threads'?\n"
+     "p.yaml:2:9: error: unknown key 'lr' in model; did you mean 'learning_rate'?\n"
+     "p.yaml:2:16: error: unknown key 'depth' in model; did you mean 'layers'?\n"},
+    {"model: resnet18\n", "p.yaml:1:8: error: model: must be a mapping, as in {name: resnet8}\n"},
     {"model.width: 3\n",
      "p.yaml:1:1: error: key 'model.width' is written as 'width' under 'model'\n"},
-    {"devices: 4\n", "p.yaml:1:10: error: devices: must be a mapping\n"},
+    {"devices: 4\n", "p.yaml:1:10: error: devices: must be a mapping, as in {backend: auto}\n"},
     {"\"\\e]52;c;x\": 1\n", "p.yaml:1:1: error: unknown key '\\x1b]52;c;x'\n"},
     {"seed: 1\nseed: 1\n", "p.yaml:2:1: error: key 'seed' is given twice; first on line 1\n"},
     {"model: {width: 8, width: 9}\n",
@@ -160,7 +175,7 @@ static const struct {
      "p.yaml:1:31: error: changes: command is a list; it must be a text\n"
      "p.yaml:1:59: error: changes: command: 'stop' changes no setting\n"},
     {"changes: [{at: 1ep, command: batch}, {at: 1ep, command: undo --rewind}]\n",
-     "p.yaml:1:30: error: changes: command: batch: needs +20%|-20%|=N|xK\n"
+     "p.yaml:1:30: error: changes: command: batch: needs +20%|-20%|=N|xK, as in `batch +20%`\n"
      "p.yaml:1:57: error: changes: command: a preset cannot rewind a run\n"},
     {"lr_groups: [{match: x, factor: -1}]\n",
      "p.yaml:1:32: error: lr_groups: factor: '-1' is not a number from 0 to 1000\n"},
@@ -302,6 +317,9 @@ static const struct {
     {"momentum=", "--set momentum=: error: momentum: nothing is not a number from 0 to below 1\n"},
     {"model.nam=x",
      "--set model.nam=x: error: unknown key 'model.nam'; did you mean 'model.name'?\n"},
+    {"lr=0.1", "--set lr=0.1: error: unknown key 'lr'; did you mean 'learning_rate'?\n"},
+    {"model.num_classes=3", "--set model.num_classes=3: error: unknown key 'model.num_classes'; "
+                            "did you mean 'model.classes'?\n"},
     {"model=x", "--set model=x: error: 'model' is a mapping; set its keys one by one, as in "
                 "model.name=…\n"},
     {"name=\033[2J", "--set name=\\x1b[2J: error: name: '\\x1b[2J' holds a control or an invisible "

@@ -405,6 +405,41 @@ static void base_of_sqrt_accumulate_is_the_presets_own(void **state)
     assert_int_equal(bst_preset_accumulate_base(&p), 256);
 }
 
+/* What other programs call a key leads to that one, and is none here. */
+static void other_names_are_hints_alone(void **state)
+{
+    static const struct {
+        const char *key, *names;
+    } rows[] = {
+#define BST_PARAM(...)
+#define BST_PARAM_IN(...)
+#define BST_SECTION(...)
+#define BST_SECTION_END(...)
+#define BST_ELSEWHERE(key, names) {key, names},
+#include "core/run/params.def"
+    };
+    enum bst_param_id want, got;
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char names[400], *save = NULL;
+        if (!bst_param_by_key(rows[i].key, &want))
+            fail_msg("no key %s", rows[i].key);
+        assert_true(strlen(rows[i].names) < sizeof names);
+        memcpy(names, rows[i].names, strlen(rows[i].names) + 1);
+        for (char *n = strtok_r(names, " ", &save); n; n = strtok_r(NULL, " ", &save)) {
+            if (!bst_param_by_other_name(n, &got) || got != want)
+                fail_msg("%s leads to %s too", n, bst_param_at(got)->key);
+            for (int k = 0; k < BST_N_PARAMS; k++) {
+                const char *key = bst_param_at((enum bst_param_id)k)->key, *dot = strchr(key, '.');
+                if (!strcmp(dot ? dot + 1 : key, n))
+                    fail_msg("%s is a key", n);
+            }
+        }
+    }
+    assert_false(bst_param_by_other_name("", &got));
+    assert_false(bst_param_by_other_name("max", &got));
+}
+
 int main(void)
 {
     bst_preset_errors_init(&errs);
@@ -422,6 +457,7 @@ int main(void)
         cmocka_unit_test(names_files_and_paths_are_found),
         cmocka_unit_test(the_first_folder_wins),
         cmocka_unit_test(shipped_presets_have_their_numbers),
+        cmocka_unit_test(other_names_are_hints_alone),
         cmocka_unit_test(base_of_sqrt_accumulate_is_the_presets_own),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
