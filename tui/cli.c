@@ -63,19 +63,28 @@ static bool find_verb(const char *word, enum tui_verb *out)
     return false;
 }
 
+static bool is_command_of_run(const char *word)
+{
+    for (int i = 0; i < BST_N_COMMANDS; i++)
+        if (!strcmp(word, bst_command_word((enum bst_command_kind)i)))
+            return true;
+    return false;
+}
+
 static int refuse_verb(FILE *err, const char *word)
 {
     const char *words[TUI_N_VERBS];
     for (int i = 0; i < TUI_N_VERBS; i++)
         words[i] = verbs[i].word;
     int near = bst_text_nearest(word, words, TUI_N_VERBS);
-    if (near < 0)
+    bool of_run = is_command_of_run(word);
+    if (near < 0 && !of_run)
         return refuse(err, TUI_N_VERBS, "unknown command: ", word);
     struct bst_sb clean;
     bst_sb_init(&clean, 1024);
     bst_text_clean(&clean, word, strnlen(word, 200));
-    fprintf(err, "bstune: unknown command: %s; did you mean '%s'?\nTry 'bstune --help'.\n",
-            clean.data, words[near]);
+    fprintf(err, "bstune: unknown command: %s; did you mean '%s%s'?\nTry 'bstune --help'.\n",
+            clean.data, of_run ? "ctl " : "", of_run ? word : words[near]);
     bst_sb_fini(&clean);
     return 2;
 }
@@ -231,9 +240,13 @@ static void print_option(const struct tui_option_info *o, FILE *out)
     tui_print_wrapped(out, HELP_COLUMNS, o->text, INDENT, at);
 }
 
-static void print_commands(FILE *out)
+static const char grammar[] =
+    "An operand with a sign or a factor is relative, one with = or nothing before it absolute. "
+    "Lengths have a unit: ep for epochs, st for updates, sa for samples, % of the run.";
+
+void tui_cli_commands(FILE *out)
 {
-    fprintf(out, "\nCommands:\n");
+    fprintf(out, "Commands of a run:\n");
     for (int i = 0; i < BST_N_COMMANDS; i++) {
         enum bst_command_kind kind = (enum bst_command_kind)i;
         const char *operand = bst_command_operand(kind);
@@ -244,6 +257,25 @@ static void print_commands(FILE *out)
         }
         tui_print_wrapped(out, HELP_COLUMNS, bst_command_help(kind), 30, at);
     }
+    fprintf(out, "\n");
+    tui_print_wrapped(out, HELP_COLUMNS, grammar, 0, 0);
+    fprintf(out, "\nExamples:\n");
+    for (int i = BST_COMMAND_BATCH; i <= BST_COMMAND_LR; i++)
+        fprintf(out, "  bstune ctl %s\n", bst_command_example((enum bst_command_kind)i));
+    fprintf(out, "  bstune ctl quickstart-1 %s\n", bst_command_example(BST_COMMAND_PRESET));
+}
+
+void tui_cli_command(int kind, FILE *out)
+{
+    enum bst_command_kind k = (enum bst_command_kind)kind;
+    const char *operand = bst_command_operand(k);
+    fprintf(out, "usage: bstune ctl [RUN] %s%s%s\n  %s\n", bst_command_word(k), *operand ? " " : "",
+            operand, bst_command_help(k));
+    if (!*operand)
+        return;
+    fprintf(out, "\n");
+    tui_print_wrapped(out, HELP_COLUMNS, grammar, 0, 0);
+    fprintf(out, "\nExample:\n  bstune ctl %s\n", bst_command_example(k));
 }
 
 void tui_cli_help(enum tui_verb verb, FILE *out)
@@ -275,6 +307,8 @@ void tui_cli_help(enum tui_verb verb, FILE *out)
         any = true;
         print_option(&options[i], out);
     }
-    if (verb == TUI_VERB_CTL)
-        print_commands(out);
+    if (verb == TUI_VERB_CTL) {
+        fprintf(out, "\n");
+        tui_cli_commands(out);
+    }
 }

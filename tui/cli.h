@@ -69,5 +69,9 @@ const struct tui_option_info *tui_option_at(enum tui_option option);
 int tui_cli_parse(int argc, char **argv, struct tui_cli *out, FILE *err);
 /* All verbs (TUI_N_VERBS), or one with its options. */
 void tui_cli_help(enum tui_verb verb, FILE *out);
+/* The commands of a run, with their grammar and examples; or one of them, an enum bst_command_kind.
+ */
+void tui_cli_commands(FILE *out);
+void tui_cli_command(int kind, FILE *out);
 
 #endif

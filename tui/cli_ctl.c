@@ -183,25 +183,63 @@ int tui_give_command(const struct tui_call *c, const char *dir, const char *text
     return code;
 }
 
-/* "batch +20%" in quotes is one operand: its first word counts. */
-static bool is_command(const char *operand)
+/* "batch +20%" in quotes is one operand: its first word counts. -1: none of ours. */
+static int command_of(const char *operand)
 {
     size_t n = strcspn(operand, " ");
     for (int i = 0; i < BST_N_COMMANDS; i++) {
         const char *word = bst_command_word((enum bst_command_kind)i);
         if (strlen(word) == n && !strncmp(operand, word, n))
-            return true;
+            return i;
     }
-    return false;
+    return -1;
 }
 
 /* The run may be left out when there is one; a run that bears a command's name is meant when
  * another command follows it. */
 static int first_of_command(const struct tui_call *c)
 {
-    if (!is_command(c->cli->operands[0]))
+    if (command_of(c->cli->operands[0]) < 0)
         return 1;
-    return c->cli->n_operands > 1 && is_command(c->cli->operands[1]) ? 1 : 0;
+    return c->cli->n_operands > 1 && command_of(c->cli->operands[1]) >= 0 ? 1 : 0;
+}
+
+/* One word, which no command is. */
+static int say_no_command(const struct tui_call *c)
+{
+    const char *word = c->cli->operands[0], *near = bst_command_near(word);
+    char dir[512];
+    if (!bst_run_find(BST_RUNS_ROOT, word, dir))
+        return tui_usage(c, "behind the name of a run stands a command, as in `bstune %s %s %s`",
+                         tui_verb_at(c->cli->verb)->word, word,
+                         bst_command_example(BST_COMMAND_BATCH));
+    if (near)
+        return tui_usage(c, "no command '%s'; did you mean '%s'?", word, near);
+    return tui_usage(c, "'%s' is neither a run nor a command", word);
+}
+
+/* A run's name, unless a command was mistyped. */
+static int say_no_run(const struct tui_call *c, enum bst_err err, const char *word)
+{
+    const char *near = word ? bst_command_near(word) : NULL;
+    if (err != BST_E_NOTFOUND || !near)
+        return tui_fail(c, tui_code_of(err));
+    tui_print(c->err, "bstune %s: %s; or did you mean the command '%s'?\n",
+              tui_verb_at(c->cli->verb)->word, bst_err_text(), near);
+    return tui_code_of(err);
+}
+
+/* The last error, of a command, and where its grammar stands. */
+static int say_bad_command(const struct tui_call *c, const char *text)
+{
+    int kind = command_of(text);
+    tui_fail(c, TUI_EXIT_USAGE);
+    if (kind >= 0)
+        fprintf(c->err, "Try 'bstune ctl help %s'.\n",
+                bst_command_word((enum bst_command_kind)kind));
+    else
+        fprintf(c->err, "Try 'bstune ctl help', which lists the commands.\n");
+    return TUI_EXIT_USAGE;
 }
 
 /* RUN's folder and the words of COMMAND behind what `text` holds already. */
@@ -210,22 +248,51 @@ int tui_run_and_command(const struct tui_call *c, char dir[512], char text[256])
     struct bst_command cmd;
     int first = first_of_command(c);
     if (first == c->cli->n_operands)
-        return tui_usage(c, "'%s' is no command; after the name of a run, COMMAND is missing",
-                         c->cli->operands[0]);
+        return say_no_command(c);
     for (int i = first; i < c->cli->n_operands; i++) {
         size_t len = strlen(text), room = 256 - len;
         if (snprintf(text + len, room, "%s%s", len ? " " : "", c->cli->operands[i]) >= (int)room)
             return tui_usage(c, "a command is at most 255 bytes");
     }
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, first ? c->cli->operands[0] : NULL, dir);
+    const char *run = first ? c->cli->operands[0] : NULL;
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, dir);
     if (err)
-        return tui_fail(c, tui_code_of(err));
-    return bst_command_parse(text, &cmd) ? tui_fail(c, TUI_EXIT_USAGE) : TUI_EXIT_DONE;
+        return say_no_run(c, err, run);
+    return bst_command_parse(text, &cmd) ? say_bad_command(c, c->cli->operands[first])
+                                         : TUI_EXIT_DONE;
+}
+
+/* Where `help` stands among the operands: first, or behind a run's name; -1: nowhere. A run may be
+ * called help, too. */
+static int find_help(const struct tui_call *c)
+{
+    static const char help[] = "help";
+    char dir[512];
+    const char *const *word = c->cli->operands;
+    if (!strcmp(word[0], help))
+        return c->cli->n_operands > 1 && !bst_run_find(BST_RUNS_ROOT, help, dir) ? -1 : 0;
+    return c->cli->n_operands > 1 && !strcmp(word[1], help) ? 1 : -1;
+}
+
+static int show_help(const struct tui_call *c, const char *word)
+{
+    struct bst_command cmd;
+    int kind = word ? command_of(word) : -1;
+    if (word && kind < 0 && bst_command_parse(word, &cmd))
+        return say_bad_command(c, word);
+    if (word)
+        tui_cli_command(kind, c->out);
+    else
+        tui_cli_commands(c->out);
+    return TUI_EXIT_DONE;
 }
 
 int tui_verb_ctl(const struct tui_call *c)
 {
     char dir[512], text[256] = "";
+    int help = find_help(c);
+    if (help >= 0)
+        return show_help(c, help + 1 < c->cli->n_operands ? c->cli->operands[help + 1] : NULL);
     int code = tui_run_and_command(c, dir, text);
     return code ? code : tui_give_command(c, dir, text);
 }

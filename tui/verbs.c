@@ -1,6 +1,7 @@
 #include "tui/verbs.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 bool tui_given(const struct tui_call *c, enum tui_option o)
 {
@@ -19,7 +20,12 @@ const char *tui_run_operand(const struct tui_call *c)
 
 int tui_fail(const struct tui_call *c, int code)
 {
-    tui_print(c->err, "bstune %s: %s\n", tui_verb_at(c->cli->verb)->word, bst_err_text());
+    const char *word = tui_verb_at(c->cli->verb)->word, *text = bst_err_text();
+    size_t n = strlen(word);
+    /* A command of a run that is a verb, too, has named itself. */
+    if (!strncmp(text, word, n) && text[n] == ':' && text[n + 1] == ' ')
+        text += n + 2;
+    tui_print(c->err, "bstune %s: %s\n", word, text);
     return code;
 }
 

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/tune/command.h"
 #include "tui/app.h"
 #include "tui/armed.h"
@@ -107,13 +108,33 @@ static unsigned (*const runners[N_WORDS])(struct tui_app *, const char *) = {
     [WORD_QUIT] = run_quit,
 };
 
+/* Words of the prompt come first: `:qiut` is no `fit`. */
+static void say_unread(struct tui_model *m, enum bst_err err, const char *line)
+{
+    const char *names[N_WORDS + BST_N_COMMANDS];
+    char word[TUI_LINE];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(line, " "), line);
+    for (int i = 0; i < N_WORDS; i++)
+        names[i] = tui_words[i].word;
+    for (int i = 0; i < BST_N_COMMANDS; i++)
+        names[N_WORDS + i] = bst_command_word((enum bst_command_kind)i);
+    int near = err == BST_E_NOTFOUND ? bst_text_nearest(word, names, N_WORDS + BST_N_COMMANDS) : -1;
+    if (near >= 0 && near < N_WORDS)
+        tui_say(m, TUI_BAD, "no command '%.40s'; did you mean '%s'?", word, names[near]);
+    else if (err == BST_E_NOTFOUND && !strstr(bst_err_text(), "did you mean"))
+        tui_say(m, TUI_BAD, "%s; `:help` lists them", bst_err_text());
+    else
+        tui_say(m, TUI_BAD, "%s", bst_err_text());
+}
+
 static unsigned run_command(struct tui_app *app, const char *line)
 {
     struct tui_model *m = &app->model;
     struct bst_command cmd;
     char why[300];
-    if (bst_command_parse(line, &cmd)) {
-        tui_say(m, TUI_BAD, "%s", bst_err_text());
+    enum bst_err err = bst_command_parse(line, &cmd);
+    if (err) {
+        say_unread(m, err, line);
         return 0;
     }
     if (!tui_model_may_change(m, why, sizeof why)) {

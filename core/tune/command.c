@@ -20,17 +20,22 @@ struct words {
 };
 
 static const char *const command_words[] = {
-#define X(name, word, operand, help) word,
+#define X(name, word, operand, example, help) word,
     BST_COMMANDS(X)
 #undef X
 };
 static const char *const operands[] = {
-#define X(name, word, operand, help) operand,
+#define X(name, word, operand, example, help) operand,
+    BST_COMMANDS(X)
+#undef X
+};
+static const char *const examples[] = {
+#define X(name, word, operand, example, help) example,
     BST_COMMANDS(X)
 #undef X
 };
 static const char *const helps[] = {
-#define X(name, word, operand, help) help,
+#define X(name, word, operand, example, help) help,
     BST_COMMANDS(X)
 #undef X
 };
@@ -43,6 +48,11 @@ const char *bst_command_word(enum bst_command_kind kind)
 const char *bst_command_operand(enum bst_command_kind kind)
 {
     return operands[kind];
+}
+
+const char *bst_command_example(enum bst_command_kind kind)
+{
+    return examples[kind];
 }
 
 const char *bst_command_help(enum bst_command_kind kind)
@@ -72,6 +82,39 @@ static enum bst_err split_words(const char *text, struct words *w)
     return BST_OK;
 }
 
+/* What it is called by people who come from a preset or from elsewhere. */
+static const struct {
+    enum bst_command_kind kind;
+    const char *words;
+} elsewhere[] = {
+    {BST_COMMAND_BATCH, "batch_size batchsize global_batch_size bs"},
+    {BST_COMMAND_WARMUP, "warm-up warm_up warmup_epochs warmup_steps warmup_ratio"},
+    {BST_COMMAND_LR, "learning_rate learning-rate rate"},
+    {BST_COMMAND_DECAY, "schedule scheduler lr_scheduler min_lr_ratio"},
+    {BST_COMMAND_LENGTH, "epochs steps max_epochs max_steps"},
+    {BST_COMMAND_ACCUMULATE, "accumulation accum gradient_accumulation_steps"},
+    {BST_COMMAND_CLIP, "max_grad_norm clip_grad grad_clip"},
+    {BST_COMMAND_WEIGHT_DECAY, "wd weight_decay"},
+    {BST_COMMAND_SMOOTHING, "smoothing label_smoothing"},
+    {BST_COMMAND_PAUSE, "hold suspend"},
+    {BST_COMMAND_RESUME, "continue unpause"},
+    {BST_COMMAND_EVAL, "evaluate validate test"},
+    {BST_COMMAND_CHECKPOINT, "save snapshot"},
+    {BST_COMMAND_UNDO, "rewind revert back"},
+    {BST_COMMAND_LRFIND, "lr-find lr_find"},
+    {BST_COMMAND_TRIAL, "try"},
+    {BST_COMMAND_STOP, "kill terminate end finish"},
+};
+
+const char *bst_command_near(const char *word)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        if (bst_text_in_list(elsewhere[i].words, word))
+            return command_words[elsewhere[i].kind];
+    int near = bst_text_nearest(word, command_words, BST_N_COMMANDS);
+    return near < 0 ? NULL : command_words[near];
+}
+
 static enum bst_err find_command(const char *word, enum bst_command_kind *kind)
 {
     for (int i = 0; i < BST_N_COMMANDS; i++) {
@@ -80,17 +123,15 @@ static enum bst_err find_command(const char *word, enum bst_command_kind *kind)
             return BST_OK;
         }
     }
-    int near = bst_text_nearest(word, command_words, BST_N_COMMANDS);
-    if (near >= 0)
-        return bst_fail(BST_E_NOTFOUND, "no command '%.40s'; did you mean '%s'?", word,
-                        command_words[near]);
-    return bst_fail(BST_E_NOTFOUND, "no command '%.40s'", word);
+    const char *near = bst_command_near(word);
+    return bst_fail(BST_E_NOTFOUND, "no command '%.40s'%s%s%s", word,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static enum bst_err fail_operand(enum bst_command_kind kind, const char *operand)
 {
-    return bst_fail(BST_E_PARSE, "%s: '%.40s' is not %s", command_words[kind], operand,
-                    operands[kind]);
+    return bst_fail(BST_E_PARSE, "%s: '%.40s' is not %s, as in `%s`", command_words[kind], operand,
+                    operands[kind], examples[kind]);
 }
 
 /* Takes the flags out of the words; "--" only ends them. */
@@ -198,6 +239,21 @@ static enum bst_err check_relative(const struct bst_command *cmd, const char *sh
     return BST_OK;
 }
 
+/* "+20" or "20%" where "+20%" was likely meant. */
+static bool near_percent(const char *operand, char out[64])
+{
+    static const char *const with[] = {"%.40s%%", "+%.40s"};
+    for (int i = 0; i < 2; i++) {
+        char copy[64];
+        struct bst_command cmd = {0};
+        snprintf(out, 64, with[i], operand);
+        memcpy(copy, out, sizeof copy);
+        if (parse_scalar(copy, &cmd) && cmd.op == BST_OPERAND_PERCENT && cmd.value >= 1)
+            return true;
+    }
+    return false;
+}
+
 /* warmup and length: an interval where a number would be, or a scalar change of the length. */
 static enum bst_err parse_length(char *operand, struct bst_command *out)
 {
@@ -261,10 +317,14 @@ static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
         out->op = BST_OPERAND_SET;
         return BST_OK;
     }
-    char shown[TEXT_MAX];
+    char shown[TEXT_MAX], near[64];
     memcpy(shown, operand, strlen(operand) + 1);
-    if (!parse_scalar(operand, out) || (out->op != BST_OPERAND_SET && !rule->scales))
-        return fail_operand(out->kind, shown);
+    if (!parse_scalar(operand, out) || (out->op != BST_OPERAND_SET && !rule->scales)) {
+        if (!rule->scales || !near_percent(shown, near))
+            return fail_operand(out->kind, shown);
+        return bst_fail(BST_E_PARSE, "%s: '%.40s' is not %s; did you mean '%s'?",
+                        command_words[out->kind], shown, operands[out->kind], near);
+    }
     if (out->op != BST_OPERAND_SET)
         return check_relative(out, shown);
     if (rule->whole && out->value != floor(out->value))
@@ -337,7 +397,8 @@ static enum bst_err check_count(const struct words *w, enum bst_command_kind kin
                : kind == BST_COMMAND_FIT                               ? 2
                                                                        : least;
     if (w->n < least)
-        return bst_fail(BST_E_PARSE, "%s: needs %s", command_words[kind], operands[kind]);
+        return bst_fail(BST_E_PARSE, "%s: needs %s, as in `%s`", command_words[kind],
+                        operands[kind], examples[kind]);
     if (w->n > most)
         return bst_fail(BST_E_PARSE, "%s: '%.40s' is too much", command_words[kind], w->word[most]);
     return BST_OK;
@@ -353,7 +414,8 @@ static enum bst_err parse_trial(const char *text, struct bst_command *out)
     text += strspn(text, blanks);
     size_t n = strcspn(text, blanks);
     if (n >= sizeof count || !text[n])
-        return bst_fail(BST_E_PARSE, "trial: needs UPDATES COMMAND, as `trial 200 batch +20%%`");
+        return bst_fail(BST_E_PARSE, "trial: needs %s, as in `%s`", operands[BST_COMMAND_TRIAL],
+                        examples[BST_COMMAND_TRIAL]);
     memcpy(count, text, n);
     count[n] = '\0';
     BST_TRY(parse_count(out->kind, count, BST_TRIAL_LEAST, BST_TRIAL_MOST, &out->count));

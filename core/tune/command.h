@@ -21,33 +21,39 @@
 #include "core/tune/interval.h"
 #include "core/tune/schedule.h"
 
-/* X(NAME, word, operand shown in usage, one line of help) */
+/* X(NAME, word, operand shown in usage, an example that no shell takes apart, one line of help) */
 #define BST_COMMANDS(X)                                                                            \
-    X(BATCH, "batch", "+20%|-20%|=N|xK", "change the global batch")                                \
-    X(WARMUP, "warmup", "+1ep|-500st|=10%|xK [--jump]", "change the warm-up's length")             \
-    X(LR, "lr", "*K|/K|=V", "scale or set the peak learning rate")                                 \
-    X(DECAY, "decay", "KIND [=RATIO]", "change the decay's shape and end rate")                    \
-    X(LENGTH, "length", "+1ep|=20ep|=5000st", "change the length of the run")                      \
-    X(ACCUMULATE, "accumulate", "=K|auto", "fix the micro-batches of an update, or free them")     \
-    X(CLIP, "clip", "=V|off", "clip the gradient's norm")                                          \
-    X(WEIGHT_DECAY, "weight-decay", "=V|*K", "change the weight decay")                            \
-    X(MOMENTUM, "momentum", "=V", "change the momentum")                                           \
-    X(SMOOTHING, "label-smoothing", "=V", "change the label smoothing")                            \
-    X(PRESET, "preset", "NAME [--with-length]", "apply another preset's live keys")                \
-    X(PAUSE, "pause", "", "hold the run after this update")                                        \
-    X(RESUME, "resume", "", "let a held run go on")                                                \
-    X(EVAL, "eval", "", "evaluate now")                                                            \
-    X(CHECKPOINT, "checkpoint", "", "save a checkpoint now")                                       \
-    X(UNDO, "undo", "[--rewind]", "take the last change back; --rewind also the weights")          \
-    X(REDO, "redo", "", "apply again what undo took back")                                         \
-    X(FIT, "fit", "[MOST]", "find the largest micro-batch that runs; the run waits")               \
-    X(LRFIND, "lrfind", "[UPDATES [REPEATS]]", "LR range test; the run waits")                     \
-    X(TRIAL, "trial", "UPDATES COMMAND", "try a change and its absence; the run waits")            \
-    X(CANCEL, "cancel", "", "end a search that is on")                                             \
-    X(STOP, "stop", "", "end the run, with a checkpoint")
+    X(BATCH, "batch", "+20%|-20%|=N|xK", "batch +20%", "change the global batch")                  \
+    X(WARMUP, "warmup", "+1ep|-500st|=10%|xK [--jump]", "warmup +1ep",                             \
+      "change the warm-up's length")                                                               \
+    X(LR, "lr", "*K|/K|=V", "lr x0.5", "scale or set the peak learning rate")                      \
+    X(DECAY, "decay", "KIND [=RATIO]", "decay linear 0.01",                                        \
+      "change the decay's shape and end rate")                                                     \
+    X(LENGTH, "length", "+1ep|=20ep|=5000st", "length +1ep", "change the length of the run")       \
+    X(ACCUMULATE, "accumulate", "=K|auto", "accumulate 4",                                         \
+      "fix the micro-batches of an update, or free them")                                          \
+    X(CLIP, "clip", "=V|off", "clip 1.0", "clip the gradient's norm")                              \
+    X(WEIGHT_DECAY, "weight-decay", "=V|*K", "weight-decay 0.0005", "change the weight decay")     \
+    X(MOMENTUM, "momentum", "=V", "momentum 0.9", "change the momentum")                           \
+    X(SMOOTHING, "label-smoothing", "=V", "label-smoothing 0.1", "change the label smoothing")     \
+    X(PRESET, "preset", "NAME [--with-length]", "preset a100x4-ddp-2048",                          \
+      "apply another preset's live keys")                                                          \
+    X(PAUSE, "pause", "", "pause", "hold the run after this update")                               \
+    X(RESUME, "resume", "", "resume", "let a held run go on")                                      \
+    X(EVAL, "eval", "", "eval", "evaluate now")                                                    \
+    X(CHECKPOINT, "checkpoint", "", "checkpoint", "save a checkpoint now")                         \
+    X(UNDO, "undo", "[--rewind]", "undo --rewind",                                                 \
+      "take the last change back; --rewind also the weights")                                      \
+    X(REDO, "redo", "", "redo", "apply again what undo took back")                                 \
+    X(FIT, "fit", "[MOST]", "fit 512", "find the largest micro-batch that runs; the run waits")    \
+    X(LRFIND, "lrfind", "[UPDATES [REPEATS]]", "lrfind 100 3", "LR range test; the run waits")     \
+    X(TRIAL, "trial", "UPDATES COMMAND", "trial 200 batch +20%",                                   \
+      "try a change and its absence; the run waits")                                               \
+    X(CANCEL, "cancel", "", "cancel", "end a search that is on")                                   \
+    X(STOP, "stop", "", "stop", "end the run, with a checkpoint")
 
 enum bst_command_kind {
-#define X(name, word, operand, help) BST_COMMAND_##name,
+#define X(name, ...) BST_COMMAND_##name,
     BST_COMMANDS(X)
 #undef X
         BST_N_COMMANDS
@@ -82,7 +88,11 @@ struct bst_command {
 
 const char *bst_command_word(enum bst_command_kind kind);
 const char *bst_command_operand(enum bst_command_kind kind);
+const char *bst_command_example(enum bst_command_kind kind);
 const char *bst_command_help(enum bst_command_kind kind);
+/* The command that was likely meant by a word that is none: mistyped, or what a preset's key or
+ * another program calls it; NULL: nobody knows. */
+const char *bst_command_near(const char *word);
 /* True for what goes through a proposal and can be undone; false for pause, eval, stop, … */
 bool bst_command_is_change(enum bst_command_kind kind);
 

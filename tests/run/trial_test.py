@@ -74,7 +74,7 @@ def what_is_refused():
     with Place() as p:
         r = p.start("r", **{**SLOW, "max_epochs": 4000})
         r.wait_update(3)
-        for command, updates, word in ((("lr", "x2"), 10, "out of range"), (("lr", "quick"), 100, "quick"),
+        for command, updates, word in ((("lr", "x2"), 10, "from 48 to 100000"), (("lr", "quick"), 100, "quick"),
                                        (("undo",), 100, "nothing that can be tried"), (("stop",), 100, "nothing that"),
                                        (("batch", "=0"), 100, "batch"), (("batch", "=2560"), 100, "needs at least"),
                                        (("preset", "none-such"), 100, "none-such")):

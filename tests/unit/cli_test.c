@@ -116,6 +116,8 @@ static void refusals_say_what_and_where_to_look(void **state)
     } rows[] = {
         {"rnu x", "bstune: unknown command: rnu; did you mean 'run'?\nTry 'bstune --help'.\n"},
         {"zzzzzz", "bstune: unknown command: zzzzzz\nTry 'bstune --help'.\n"},
+        {"batch +20%",
+         "bstune: unknown command: batch; did you mean 'ctl batch'?\nTry 'bstune --help'.\n"},
         {"--zz", "bstune: unknown option: --zz\nTry 'bstune --help'.\n"},
         {"help zzzzzz", "bstune: unknown command: zzzzzz\nTry 'bstune --help'.\n"},
         {"run a b", "bstune run: one argument too many: b\nTry 'bstune run --help'.\n"},

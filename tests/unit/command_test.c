@@ -125,13 +125,13 @@ static const struct {
     {"fit 0", "fit: '0' is out of range: 1 to 1048576"},
     {"fit +5", "fit: '+5' is not a whole number"},
     {"fit 5 5", "fit: '5' is too much"},
-    {"trial", "trial: needs UPDATES COMMAND, as `trial 200 batch +20%`"},
-    {"trial 200", "trial: needs UPDATES COMMAND, as `trial 200 batch +20%`"},
+    {"trial", "trial: needs UPDATES COMMAND, as in `trial 200 batch +20%`"},
+    {"trial 200", "trial: needs UPDATES COMMAND, as in `trial 200 batch +20%`"},
     {"trial 47 undo", "trial: '47' is out of range: 48 to 100000"},
     {"trial batch +20%", "trial: 'batch' is not a whole number"},
     {"trial 200 undo", "trial: undo is nothing that can be tried"},
     {"trial 200 trial 200 lr x2", "trial: trial is nothing that can be tried"},
-    {"trial 200 lr", "lr: needs *K|/K|=V"},
+    {"trial 200 lr", "lr: needs *K|/K|=V, as in `lr x0.5`"},
     {"lrfind 19", "lrfind: '19' is out of range: 20 to 1000"},
     {"lrfind 100 6", "lrfind: '6' is out of range: 1 to 5"},
     {"lrfind 1e2", "lrfind: '1e2' is not a whole number"},
@@ -140,23 +140,28 @@ static const struct {
     {"  \n", "no command given"},
     {"bacth +20%", "no command 'bacth'; did you mean 'batch'?"},
     {"frobnicate", "no command 'frobnicate'"},
-    {"batch", "batch: needs +20%|-20%|=N|xK"},
-    {"batch +20", "batch: '+20' is not +20%|-20%|=N|xK"},
-    {"batch 20%", "batch: '20%' is not +20%|-20%|=N|xK"},
+    {"learning_rate 0.1", "no command 'learning_rate'; did you mean 'lr'?"},
+    {"bs", "no command 'bs'; did you mean 'batch'?"},
+    {"epochs +1", "no command 'epochs'; did you mean 'length'?"},
+    {"save", "no command 'save'; did you mean 'checkpoint'?"},
+    {"batch", "batch: needs +20%|-20%|=N|xK, as in `batch +20%`"},
+    {"batch +20", "batch: '+20' is not +20%|-20%|=N|xK; did you mean '+20%'?"},
+    {"batch 20%", "batch: '20%' is not +20%|-20%|=N|xK; did you mean '+20%'?"},
+    {"weight-decay +5", "weight-decay: '+5' is not =V|*K; did you mean '+5%'?"},
     {"batch =1.5", "batch: '=1.5' is not a whole number"},
     {"batch =0", "batch: '=0' is out of range: 1 to 2147483647"},
-    {"batch =-5", "batch: '=-5' is not +20%|-20%|=N|xK"},
+    {"batch =-5", "batch: '=-5' is not +20%|-20%|=N|xK, as in `batch +20%`"},
     {"batch =2147483648", "batch: '=2147483648' is out of range: 1 to 2147483647"},
-    {"batch =nan", "batch: '=nan' is not +20%|-20%|=N|xK"},
+    {"batch =nan", "batch: '=nan' is not +20%|-20%|=N|xK, as in `batch +20%`"},
     {"batch x0", "batch: 'x0' is out of range: a factor above 0"},
     {"batch -100%", "batch: '-100%' is out of range: above 0% and below 100% less"},
     {"batch +1001%", "batch: '+1001%' is out of range: above 0% and up to 1000% more"},
     {"momentum 2", "momentum: '2' is out of range: 0 to below 1"},
     {"weight-decay =1.5", "weight-decay: '=1.5' is out of range: 0 to 1"},
-    {"batch +20%^0", "batch: '+20%^0' is not +20%|-20%|=N|xK"},
-    {"batch +20%^38", "batch: '+20%^38' is not +20%|-20%|=N|xK"},
-    {"batch +20%^-1", "batch: '+20%^-1' is not +20%|-20%|=N|xK"},
-    {"batch =512^2", "batch: '=512^2' is not +20%|-20%|=N|xK"},
+    {"batch +20%^0", "batch: '+20%^0' is not +20%|-20%|=N|xK, as in `batch +20%`"},
+    {"batch +20%^38", "batch: '+20%^38' is not +20%|-20%|=N|xK, as in `batch +20%`"},
+    {"batch +20%^-1", "batch: '+20%^-1' is not +20%|-20%|=N|xK, as in `batch +20%`"},
+    {"batch =512^2", "batch: '=512^2' is not +20%|-20%|=N|xK, as in `batch +20%`"},
     {"batch +20% +20%", "batch: '+20%' is too much"},
     {"batch --jump +20%", "batch: no option '--jump'"},
     {"warmup 500", "warmup: '500' has no unit: ep (epochs), st (updates), sa (samples) or %"},
@@ -166,17 +171,17 @@ static const struct {
     {"warmup =1e5st", "warmup: 'e5st' is no unit: ep (epochs), st (updates), sa (samples) or %"},
     {"lr =0", "lr: '=0' is out of range: above 0, up to 1000"},
     {"lr =1001", "lr: '=1001' is out of range: above 0, up to 1000"},
-    {"lr -0.1", "lr: '-0.1' is not *K|/K|=V"},
-    {"lr *inf", "lr: '*inf' is not *K|/K|=V"},
+    {"lr -0.1", "lr: '-0.1' is not *K|/K|=V, as in `lr x0.5`"},
+    {"lr *inf", "lr: '*inf' is not *K|/K|=V, as in `lr x0.5`"},
     {"decay cosin", "decay: no kind 'cosin'; did you mean 'cosine'?"},
     {"decay cosine 2", "decay: '2' is not an end ratio, 0 to 1"},
     {"decay noam 0.1", "decay: noam takes no end ratio"},
-    {"length =10%", "length: '=10%' is not +1ep|=20ep|=5000st"},
-    {"accumulate x2", "accumulate: 'x2' is not =K|auto"},
+    {"length =10%", "length: '=10%' is not +1ep|=20ep|=5000st, as in `length +1ep`"},
+    {"accumulate x2", "accumulate: 'x2' is not =K|auto, as in `accumulate 4`"},
     {"accumulate =1.5", "accumulate: '=1.5' is not a whole number"},
-    {"clip -1", "clip: '-1' is not =V|off"},
+    {"clip -1", "clip: '-1' is not =V|off, as in `clip 1.0`"},
     {"preset ../x", "preset: '../x' is not a preset's name"},
-    {"preset", "preset: needs NAME [--with-length]"},
+    {"preset", "preset: needs NAME [--with-length], as in `preset a100x4-ddp-2048`"},
     {"undo 3", "undo: '3' is too much"},
     {"undo --jump", "undo: no option '--jump'"},
     {"a b c d e f g", "a command has at most 6 words"},
@@ -250,6 +255,18 @@ static void random_words_never_break_it(void **state)
     assert_true(n_accepted > 100);
 }
 
+static void what_was_likely_meant(void **state)
+{
+    (void)state;
+    assert_string_equal(bst_command_near("warmup_epochs"), "warmup");
+    assert_string_equal(bst_command_near("wd"), "weight-decay");
+    assert_string_equal(bst_command_near("bacth"), "batch");
+    assert_null(bst_command_near("frobnicate"));
+    assert_null(bst_command_near(""));
+    /* A part of a word is not the word. */
+    assert_null(bst_command_near("max_"));
+}
+
 static void every_command_has_its_help(void **state)
 {
     (void)state;
@@ -258,6 +275,11 @@ static void every_command_has_its_help(void **state)
         assert_true(strlen(bst_command_word(kind)) > 0);
         assert_non_null(bst_command_operand(kind));
         assert_true(strlen(bst_command_help(kind)) > 10);
+        /* An example is one, and of this command. */
+        struct bst_command cmd;
+        assert_int_equal(bst_command_parse(bst_command_example(kind), &cmd), BST_OK);
+        assert_int_equal(cmd.kind, kind);
+        assert_null(strpbrk(bst_command_example(kind), "*=?<>|"));
     }
     assert_true(bst_command_is_change(BST_COMMAND_BATCH));
     assert_true(bst_command_is_change(BST_COMMAND_UNDO));
@@ -272,6 +294,7 @@ int main(void)
         cmocka_unit_test(every_error_says_what_is_allowed),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(random_words_never_break_it),
+        cmocka_unit_test(what_was_likely_meant),
         cmocka_unit_test(every_command_has_its_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
