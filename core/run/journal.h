@@ -9,8 +9,8 @@
 struct bst_journal_entry {
     uint64_t seq;     /* 1, 2, …; set by append */
     double wall;      /* seconds since 1970 */
-    uint64_t samples; /* seen before the first update under it */
-    uint64_t update;  /* the number of that update */
+    uint64_t samples; /* seen when it came: before the first update under it */
+    uint64_t update;  /* the number of that update; of what changed nothing, of the last one made */
     char command[256], source[96];
     char outcome[12]; /* "applied", "done", "refused", "dropped" */
     char code[12];    /* "" when there is none */

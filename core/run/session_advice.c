@@ -165,6 +165,15 @@ void bst_session_advise(struct bst_session *s, const struct bst_update_result *r
     tell_scores(s);
 }
 
+bool bst_session_advised(const struct bst_session *s, enum bst_diag code)
+{
+    const struct bst_advisor *a = &s->advisor;
+    for (int i = a->n_given - 1; i >= 0 && a->given[i].update == s->at.update; i--)
+        if (a->given[i].code == code)
+            return s->preset.advise == BST_ADVISE_SHOW;
+    return false;
+}
+
 static int changes_made(const struct bst_session *s)
 {
     int n = 0;

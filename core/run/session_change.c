@@ -230,7 +230,7 @@ static enum bst_err put_keeping(struct bst_session *s, struct bst_proposal *p)
 
 static enum bst_err put_holding(struct bst_session *s, struct bst_proposal *p)
 {
-    BST_TRY(bst_session_hold(s));
+    BST_TRY(bst_session_hold(s, p->cmd.kind));
     BST_TRY(bst_trainer_set_split(s->trainer, (int64_t)p->plan.after.batch,
                                   (int)p->plan.after.split.accumulate, NULL));
     s->live = p->plan.after;
@@ -285,7 +285,7 @@ static void count_in_force(struct bst_session *s, const struct bst_proposal *p)
     if (undo && p->journalled)
         s->held_undone = true;
     /* What is held is from before an undo, which is not what the next --rewind would mean. */
-    else if (undo || p->cmd.kind == BST_COMMAND_REDO)
+    else if (undo)
         s->have_hold = false;
 }
 

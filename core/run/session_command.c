@@ -27,7 +27,7 @@ void bst_session_answer_text(struct bst_session *s, const struct bst_inbound *in
         .id = in->id,
         .outcome = outcome,
         .code = code,
-        .update = s->at.update + 1,
+        .update = s->at.update,
         .samples = s->at.samples,
     };
     bst_copy_clean(o.text, sizeof o.text, text);
@@ -41,7 +41,7 @@ void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, co
     struct bst_journal_entry *e = bst_xalloc(sizeof *e);
     e->wall = bst_clock_wall();
     e->samples = s->at.samples;
-    e->update = s->at.update + 1;
+    e->update = s->at.update;
     if (code)
         bst_diag_code(code, word);
     bst_copy_clean(e->command, sizeof e->command, in->text);

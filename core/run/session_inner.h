@@ -173,6 +173,8 @@ void bst_session_noise_read(const json_t *state, struct bst_noise *n);
 
 /* session_advice.c: what the advisor makes of the run, and what becomes of it. */
 void bst_session_advise(struct bst_session *s, const struct bst_update_result *res);
+/* Whether advice under this code was shown since the last update. */
+bool bst_session_advised(const struct bst_session *s, enum bst_diag code);
 /* Puts advice in force, between updates, where the preset says so. */
 void bst_session_autopilot(struct bst_session *s);
 /* At the end: what the advice was worth. */
@@ -205,8 +207,8 @@ void bst_session_count_change(struct bst_session *s, enum bst_command_kind kind,
                               const struct bst_live *before);
 BST_MUST_USE enum bst_err bst_session_plan_back(struct bst_session *s, struct bst_proposal *p,
                                                 const struct bst_plan_env *env);
-/* Keeps the state that is there for a rewind to it. */
-BST_MUST_USE enum bst_err bst_session_hold(struct bst_session *s);
+/* Keeps the state that is there for a rewind to it, from before a command of this kind. */
+BST_MUST_USE enum bst_err bst_session_hold(struct bst_session *s, enum bst_command_kind kind);
 /* An undo of the very change that the held state is from before. */
 bool bst_session_keeps_hold(const struct bst_session *s, const struct bst_proposal *p);
 BST_MUST_USE enum bst_err bst_session_rewind(struct bst_session *s);
@@ -241,7 +243,8 @@ void bst_session_answer(struct bst_session *s, const struct bst_inbound *in,
                         const struct bst_outcome *o);
 void bst_session_answer_text(struct bst_session *s, const struct bst_inbound *in,
                              const char *outcome, enum bst_diag code, const char *text);
-/* Writes a command that is no change, or a refusal, into the journal. */
+/* Writes a command that is no change, or a refusal, into the journal: of the update that was made
+ * last, since no update begins with it. */
 void bst_session_journal(struct bst_session *s, const struct bst_inbound *in, const char *outcome,
                          enum bst_diag code, const char *text);
 

@@ -104,7 +104,7 @@ enum bst_err bst_session_rewind(struct bst_session *s)
     return BST_OK;
 }
 
-enum bst_err bst_session_hold(struct bst_session *s)
+enum bst_err bst_session_hold(struct bst_session *s, enum bst_command_kind kind)
 {
     BST_TRY(bst_trainer_hold(s->trainer));
     s->have_hold = true;
@@ -113,6 +113,9 @@ enum bst_err bst_session_hold(struct bst_session *s)
     s->held_at = s->at;
     s->held_live = s->live;
     s->held_undo = s->undo;
+    /* A rewind puts what it took away on that list again. */
+    if (kind == BST_COMMAND_REDO)
+        s->held_undo.n_redo -= s->held_undo.n_redo > 0;
     s->held_metrics = bst_metrics_bytes(s->metrics);
     s->held_checkpoint = s->checkpoint_seq;
     return BST_OK;

@@ -105,6 +105,8 @@ static enum bst_err count_nonfinite(struct bst_session *s, const struct bst_upda
     return bst_fail(BST_E_DIVERGED, "BST-102: ten updates in a row were not finite");
 }
 
+/* What is worth a remark, and the advice that comes of it or of anything else. A remark that has
+ * become advice is said as that alone: one event, one code. */
 static void watch_update(struct bst_session *s, const struct bst_update_result *res)
 {
     struct bst_watch_update seen = {
@@ -114,13 +116,17 @@ static void watch_update(struct bst_session *s, const struct bst_update_result *
         .n_zero_layers = res->n_zero,
     };
     enum bst_diag codes[BST_N_WATCH_RULES];
+    char text[BST_N_WATCH_RULES][128];
     int n = bst_watch_add(&s->watch, &seen, codes);
     for (int i = 0; i < n; i++) {
-        char text[128];
-        bst_watch_text(&s->watch, codes[i], text);
-        bst_advisor_remark(&s->advisor, codes[i], text);
-        bst_session_note(s, codes[i], "update %llu: %s", (unsigned long long)s->at.update, text);
+        bst_watch_text(&s->watch, codes[i], text[i]);
+        bst_advisor_remark(&s->advisor, codes[i], text[i]);
     }
+    bst_session_advise(s, res);
+    for (int i = 0; i < n; i++)
+        if (!bst_session_advised(s, codes[i]))
+            bst_session_note(s, codes[i], "update %llu: %s", (unsigned long long)s->at.update,
+                             text[i]);
 }
 
 /* Each is told of once, whatever the number of epochs. */
@@ -200,7 +206,6 @@ enum bst_err bst_session_update(struct bst_session *s)
     watch_metrics(s);
     watch_update(s, &res);
     say_bad_samples(s);
-    bst_session_advise(s, &res);
     show_update(s, &req, &res);
     return count_nonfinite(s, &res);
 }

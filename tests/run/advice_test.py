@@ -33,6 +33,21 @@ def none_is_none():
         r.end(75)
 
 
+def a_remark_that_is_advice_is_said_once():
+    """Norms above their band are remarked on, and are what a smaller rate is advised for."""
+    high = {"max_epochs": 4000, "grad_norm_band": "[1e-6, 1e-5]", "checkpoint_interval": "never", "eval_interval": "never"}
+    for how, said, silent in (("on", "advice", "note"), ("log", "note", "advice"), ("off", "note", "advice")):
+        with Place() as p:
+            r = p.start("r", "--advise", how, **high)
+            mine = lambda kind: [m for m in r.metrics(kind) if m["code"] == "BST-106"]
+            until(lambda: mine(said), f"the remark under --advise {how}")
+            r.wait_update(r.metrics()[-1]["update"] + 30)
+            check(len(mine(said)) == 1 and not mine(silent), f"{how}: {mine('note')} {mine('advice')}")
+            check(bool(mine("advice_log")) == (how == "log"), f"{how}: {mine('advice_log')}")
+            r.send(15)
+            r.end(75)
+
+
 def autopilot_acts_and_gives_way():
     with Place() as p:
         r = p.start("r", "--autopilot", **COLD)
@@ -49,4 +64,4 @@ def autopilot_acts_and_gives_way():
 
 
 if __name__ == "__main__":
-    main(advice_is_given_and_nothing_done, none_is_none, autopilot_acts_and_gives_way)
+    main(advice_is_given_and_nothing_done, none_is_none, a_remark_that_is_advice_is_said_once, autopilot_acts_and_gives_way)

@@ -421,8 +421,15 @@ def exit_codes():
         check(p.cli("status", "nosuch")[0] == 4, "status of no run")
         check(p.cli("attach", "nosuch")[0] == 4, "attach to no run")
         check(r.ctl("warmup", "+1ep")[0] in (0, 1), "warmup")
+        # What changes nothing is of the update that was made last: none begins with it.
+        rc, reply = r.ctl("checkpoint")
+        n = int(reply["text"].rsplit(" ", 1)[1])
+        check(rc == 0 and reply["effective_update"] == r.journal()[-1]["update"] == n, f"{reply} {r.journal()[-1]}")
         check(p.cli("stop", r.dir)[0] == 0, "stop")
         r.end()
+        stop = r.journal()[-1]
+        check(stop["command"] == "stop" and stop["update"] == r.metrics()[-1]["update"], f"{stop} {r.metrics()[-1]}")
+        check(stop["samples"] == r.metrics()[-1]["samples"], f"{stop} {r.metrics()[-1]}")
         state = json.loads((r.dir / "run.json").read_text())["state"]
         check(state == "stopped", state)
         check(json.loads((r.dir / "status.json").read_text())["phase"] == "stopped", "the last phase")

@@ -75,6 +75,30 @@ def undone_and_rewound_changes_are_repeated():
         same_run(r, Started(p, "two", p.path / "t.yaml").end(0))
 
 
+def a_redo_is_rewound_as_well():
+    """What is held is the state from before the `redo`, whether or not its settings were undone first."""
+    for undone in (False, True):
+        with Place() as p:
+            r = p.start("r", **{**SOME, "max_epochs": 16})
+            changed(r, (5, "lr *0.5"), (15, "undo"), (20, "redo"))
+            rewound = r.journal()[-1]
+            r.wait_update(r.metrics()[-1]["update"] + 5)
+            if undone:
+                changed(r, (1, "undo"))
+                r.wait_update(r.metrics()[-1]["update"] + 5)
+            rc, reply = r.ctl("undo", "--rewind")
+            check(rc == 0 and reply["effective_update"] == rewound["update"], f"{reply}")
+            # And it can be applied again, once.
+            changed(r, (rewound["update"] + 5, "redo"), (rewound["update"] + 10, "undo --rewind"))
+            rc, reply = r.ctl("redo")
+            check(rc == 0 and reply["outcome"] == "applied", f"{reply}")
+            check(r.ctl("redo")[1]["code"] == "BST-310", "applied twice")
+            r.end(0)
+            check([e["command"] for e in r.journal()].count("redo") == 4, f"{r.journal()}")
+            # Bit for bit as if the updates under what was rewound had never been.
+            same_run(r, Started(p, "again", r.dir / "journal.jsonl").end(0))
+
+
 def a_killed_run_makes_its_changes_once():
     with Place() as p:
         r = three_changes(p)
@@ -139,5 +163,5 @@ def what_is_refused():
 
 
 if __name__ == "__main__":
-    main(a_journal_is_a_run, a_journal_becomes_a_preset, undone_and_rewound_changes_are_repeated,
+    main(a_journal_is_a_run, a_journal_becomes_a_preset, undone_and_rewound_changes_are_repeated, a_redo_is_rewound_as_well,
          a_killed_run_makes_its_changes_once, changes_past_the_end, a_change_that_was_asked_for_stays_taken_back, what_is_refused)
