@@ -72,13 +72,31 @@ static double wall_at_start(const struct export *e)
     return h->n_updates ? end - h->updates[h->n_updates - 1].seconds : end;
 }
 
+/* A file without a row would look like one of a run that did nothing. */
+static enum bst_err need_rows(const struct export *e)
+{
+    char path[768];
+    const struct bst_history *h = e->history;
+    while (bst_history_poll(e->history)) {
+    }
+    if (h->n_updates || h->n_evals)
+        return BST_OK;
+    bst_run_path(e->dir, "metrics.jsonl", path);
+    if (!bst_io_exists(path))
+        return bst_fail(BST_E_STATE, "%s: is not there, so there is nothing to export", path);
+    return bst_fail(BST_E_STATE, "%s: no update and no evaluation is in it%s", path,
+                    bst_run_is_live(e->dir) ? " yet" : "");
+}
+
 /* What is not in the file that was written, and would have been. */
 static void say_damage(const struct export *e)
 {
     struct bst_history_damage d;
-    bool over = !bst_run_is_live(e->dir);
+    bool over = !bst_run_is_live(e->dir), some = e->history->n_updates || e->history->n_evals;
     for (int i = 0; bst_history_damage(e->history, i, over, &d); i++)
-        if (d.lines)
+        if (some && !bst_io_exists(d.path))
+            tui_print(e->call->err, "bstune export: %s: is not there\n", d.path);
+        else if (d.lines)
             tui_print(e->call->err,
                       "bstune export: %s:%" PRIu64 ": %s %" PRIu64 " line%s that cannot be read\n",
                       d.path, d.line,
@@ -100,6 +118,7 @@ static enum bst_err open_output(struct export *e)
 
 static enum bst_err export_csv(struct export *e)
 {
+    BST_TRY(need_rows(e));
     BST_TRY(open_output(e));
     bst_csv_header(&e->text);
     return write_rows(e, false);
@@ -109,8 +128,11 @@ static enum bst_err export_tensorboard(struct export *e)
 {
     const char *given = tui_value(e->call, TUI_OPTION_OUTPUT);
     char folder[768];
-    while (bst_history_poll(e->history)) {
-    }
+    bool follow = tui_given(e->call, TUI_OPTION_FOLLOW), live = true;
+    enum bst_err none = need_rows(e);
+    /* Of a run that goes on the rows may still come. */
+    if (none && !(follow && bst_run_is_live(e->dir)))
+        return none;
     e->wall = wall_at_start(e);
     if (given)
         snprintf(folder, sizeof folder, "%s", given);
@@ -124,14 +146,13 @@ static enum bst_err export_tensorboard(struct export *e)
     tui_print_path(e->call->out, e->path);
     fflush(e->call->out);
     bst_tensorboard_header(&e->text, e->wall);
-    bool live = true;
     while (live) {
-        live = tui_given(e->call, TUI_OPTION_FOLLOW) && bst_run_is_live(e->dir);
+        live = follow && bst_run_is_live(e->dir);
         BST_TRY(write_rows(e, true));
         if (live)
             usleep(POLL_US);
     }
-    return BST_OK;
+    return need_rows(e);
 }
 
 static enum bst_err write_sheet(struct export *e, struct bst_status *s)
@@ -186,11 +207,12 @@ int tui_verb_export(const struct tui_call *c)
         bst_rows_init(&e.rows, e.history);
         err = ways[way](&e);
     }
-    if (!err && way != 2)
-        say_damage(&e);
     if (e.fd > STDERR_FILENO && close(e.fd) && !err)
         err = bst_fail(BST_E_IO, "%s: %s", e.path, strerror(errno));
+    int code = err ? tui_fail(c, tui_code_of(err)) : TUI_EXIT_DONE;
+    if (way != 2 && e.history)
+        say_damage(&e);
     bst_history_close(e.history);
     bst_sb_fini(&e.text);
-    return err ? tui_fail(c, tui_code_of(err)) : TUI_EXIT_DONE;
+    return code;
 }

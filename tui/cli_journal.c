@@ -64,6 +64,19 @@ static enum bst_err export_preset(const struct tui_call *c, const char *dir,
     return err;
 }
 
+/* *out is NULL when the run ended before it had one; one that trained has had one. */
+static enum bst_err open_journal(const char *dir, char path[768], struct bst_journal **out)
+{
+    char metrics[768];
+    bst_run_path(dir, "journal.jsonl", path);
+    bst_run_path(dir, "metrics.jsonl", metrics);
+    if (bst_io_exists(path))
+        return bst_journal_view(path, out);
+    if (bst_io_exists(metrics))
+        return bst_fail(BST_E_STATE, "%s: is not there, so nobody knows what was changed", path);
+    return BST_OK;
+}
+
 int tui_verb_journal(const struct tui_call *c)
 {
     char dir[512];
@@ -72,9 +85,7 @@ int tui_verb_journal(const struct tui_call *c)
     const char *preset = tui_value(c, TUI_OPTION_EXPORT_PRESET);
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
     if (!err) {
-        bst_run_path(dir, "journal.jsonl", path);
-        if (bst_io_exists(path))
-            err = bst_journal_view(path, &j);
+        err = open_journal(dir, path, &j);
     }
     if (!err && preset)
         err = export_preset(c, dir, j, preset);

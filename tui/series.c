@@ -237,9 +237,9 @@ static void mark_event(struct tui_chart *c, const struct tui_model *m)
     c->upright[c->n_uprights++] = (struct tui_chart_line){update_x(m, at), TUI_PENDING, L'┊', 1};
 }
 
-void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct tui_window *w,
-                    int pane)
+void tui_chart_over(struct tui_chart *c, const struct tui_model *m, struct tui_window *w, int pane)
 {
+    tui_window_make(m, w);
     memset(c, 0, sizeof *c);
     c->x0 = w->x0;
     c->x1 = w->x1;
@@ -247,5 +247,8 @@ void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct
     c->x_name = w->x_name;
     c->log = m->view.log & 1u << pane;
     mark_event(c, m);
-    c->empty = m->n_updates ? "nothing finite in this window" : "waiting for the first update";
+    bool over = m->has_status && bst_phase_is_over(m->status.phase);
+    c->empty = m->n_updates ? "nothing finite in this window"
+               : over       ? "no update is recorded"
+                            : "waiting for the first update";
 }

@@ -226,6 +226,34 @@ def what_cannot_be_read_is_said():
         check("journal.jsonl:2: " in err and " 1 line " in err, err)
 
 
+def nothing_to_export_is_said():
+    with Place() as p:
+        r = stopped_run(p)
+        metrics, journal = r.dir / "metrics.jsonl", r.dir / "journal.jsonl"
+        kept = metrics.read_bytes()
+        for made, word in ((b"", "no update and no evaluation is in it"), (b"garbage\n" * 3, "3 lines that cannot be read"),
+                           (None, "is not there, so there is nothing to export")):
+            metrics.unlink()
+            if made is not None:
+                metrics.write_bytes(made)
+            else:
+                word = f"{metrics}: {word}"
+            (p.path / "t.csv").write_text("of before\n")
+            for args in ((), ("-o", "t.csv"), ("-f", "tensorboard", "-o", "tb"), ("-f", "tensorboard", "-F", "-o", "tb")):
+                rc, out, err = p.cli("export", r.dir, *args)
+                check(rc == 1 and not out and word in err and err.count("is not there") <= 1, f"{made} {args}: {rc} {out}{err}")
+            check((p.path / "t.csv").read_text() == "of before\n", "what was there is gone")
+            check(not list(p.path.glob("tb/*")), "an empty event file")
+            metrics.write_bytes(kept)
+        # Without its changes it is exported, and that is said.
+        journal.unlink()
+        rc, out, err = p.cli("export", r.dir)
+        check(rc == 0 and "\nupdate," in out and f"{journal}: is not there" in err, f"{rc} {err}")
+        for args in ((), ("--json",), ("--export-preset", "-")):
+            rc, out, err = p.cli("journal", r.dir, *args)
+            check(rc == 1 and not out and f"{journal}: is not there" in err, f"{args}: {rc} {out}{err}")
+
+
 def a_limit_on_files_is_a_write_error():
     def small():
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
@@ -260,4 +288,4 @@ def usage():
 
 if __name__ == "__main__":
     main(csv_is_the_metrics, tensorboard_reads_what_was_recorded, tensorboard_follows_and_goes_back,
-         prometheus_is_the_status, what_cannot_be_read_is_said, a_limit_on_files_is_a_write_error, usage)
+         prometheus_is_the_status, what_cannot_be_read_is_said, nothing_to_export_is_said, a_limit_on_files_is_a_write_error, usage)
