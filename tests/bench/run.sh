@@ -1,9 +1,15 @@
 #!/bin/sh
-# run.sh [options] [resnet8 resnet18 resnet50], run.sh jpeg [options]: ./dev bench. PyTorch is looked for in
+# run.sh [options] [resnet8 resnet18 resnet50], run.sh jpeg [options], and without PyTorch run.sh paper, run.sh split
+# and run.sh recompute [options]: ./dev bench. PyTorch is looked for in
 # BSTUNE_TORCH_PYTHON, else in .venv, which is made where pip can reach an index; without it bstune is shown
 # alone, and JPEG loading not at all.
 set -eu
 cd "$(dirname "$0")/../.."
+case ${1-} in
+split | recompute) # what a setting costs, beside the same run without it
+    exec python3 tests/bench/paired.py "$@"
+    ;;
+esac
 venv=.venv
 python=${BSTUNE_TORCH_PYTHON:-}
 if [ -z "$python" ]; then
