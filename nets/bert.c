@@ -1,43 +1,25 @@
 #include "nets/bert.h"
 
-#include <stdio.h>
-
 #include "core/graph/graph_seq.h"
 #include "nets/seq.h"
-
-enum { NAME_MAX_BYTES = 96 };
 
 #define DEVIATION 0.02 /* of all weights */
 #define EPSILON 1e-12
 #define EMBEDDINGS "bert.embeddings"
 #define WORDS EMBEDDINGS ".word_embeddings"
 
-struct maker {
-    struct bst_graph *g;
-    struct net_sizes s;
-    int block;
-    char name[NAME_MAX_BYTES];
-};
-
-/* "bert.encoder.layer.3.attention.self.query" */
-static const char *name(struct maker *m, const char *part)
-{
-    snprintf(m->name, sizeof m->name, "bert.encoder.layer.%d.%.40s", m->block, part);
-    return m->name;
-}
-
-static int linear(struct maker *m, int x, int out, const char *layer)
+static int linear(struct net_maker *m, int x, int out, const char *layer)
 {
     const struct bst_linear l = {.out = out, .init = BST_INIT_NORMAL, .deviation = DEVIATION};
     return bst_graph_linear_as(m->g, x, &l, layer);
 }
 
-static int drop(struct maker *m, int x, const char *layer)
+static int drop(struct net_maker *m, int x, const char *layer)
 {
     return bst_graph_dropout(m->g, x, m->s.dropout, layer);
 }
 
-static int embed(struct maker *m, int stream, int length, int rows, const char *layer)
+static int embed(struct net_maker *m, int stream, int length, int rows, const char *layer)
 {
     const struct bst_embedding e = {.stream = stream,
                                     .length = length,
@@ -47,7 +29,7 @@ static int embed(struct maker *m, int stream, int length, int rows, const char *
     return bst_graph_embedding(m->g, &e, layer);
 }
 
-static int embed_all(struct maker *m, const int length[BST_MAX_STREAMS])
+static int embed_all(struct net_maker *m, const int length[BST_MAX_STREAMS])
 {
     const struct bst_position positions = {m->s.positions, DEVIATION};
     int x = embed(m, 0, length[0], m->s.vocabulary, WORDS);
@@ -58,43 +40,43 @@ static int embed_all(struct maker *m, const int length[BST_MAX_STREAMS])
     return drop(m, x, EMBEDDINGS ".dropout");
 }
 
-static int attend(struct maker *m, int x)
+static int attend(struct net_maker *m, int x)
 {
     static const char *const parts[3] = {"attention.self.query", "attention.self.key",
                                          "attention.self.value"};
     const struct bst_attention a = {.heads = m->s.heads, .key_stream = 0, .drop = m->s.dropout};
     int qkv[3];
     for (int i = 0; i < 3; i++)
-        qkv[i] = linear(m, x, m->s.width, name(m, parts[i]));
-    return bst_graph_attention(m->g, qkv, &a, name(m, "attention.self"));
+        qkv[i] = linear(m, x, m->s.width, net_name(m, parts[i]));
+    return bst_graph_attention(m->g, qkv, &a, net_name(m, "attention.self"));
 }
 
 struct branch { /* the names of what ends one: norm(x + drop(dense(y))) */
     const char *dense, *drop, *add, *norm;
 };
 
-static int end_branch(struct maker *m, int x, int y, const struct branch *b)
+static int end_branch(struct net_maker *m, int x, int y, const struct branch *b)
 {
-    y = linear(m, y, m->s.width, name(m, b->dense));
-    y = drop(m, y, name(m, b->drop));
-    y = bst_graph_add(m->g, x, y, name(m, b->add));
-    return bst_graph_layer_norm(m->g, y, EPSILON, name(m, b->norm));
+    y = linear(m, y, m->s.width, net_name(m, b->dense));
+    y = drop(m, y, net_name(m, b->drop));
+    y = bst_graph_add(m->g, x, y, net_name(m, b->add));
+    return bst_graph_layer_norm(m->g, y, EPSILON, net_name(m, b->norm));
 }
 
-static int add_block(struct maker *m, int x)
+static int add_block(struct net_maker *m, int x)
 {
     static const struct branch attention = {"attention.output.dense", "attention.output.dropout",
                                             "attention.output.add", "attention.output.LayerNorm"};
     static const struct branch output = {"output.dense", "output.dropout", "output.add",
                                          "output.LayerNorm"};
     x = end_branch(m, x, attend(m, x), &attention);
-    int y = linear(m, x, m->s.hidden, name(m, "intermediate.dense"));
-    y = bst_graph_gelu(m->g, y, false, name(m, "intermediate.act"));
+    int y = linear(m, x, m->s.hidden, net_name(m, "intermediate.dense"));
+    y = bst_graph_gelu(m->g, y, false, net_name(m, "intermediate.act"));
     return end_branch(m, x, y, &output);
 }
 
 /* Whether the second segment follows the first, from the first position. */
-static void add_pair_head(struct maker *m, int x)
+static void add_pair_head(struct net_maker *m, int x)
 {
     int y =
         linear(m, bst_graph_first(m->g, x, "bert.pooler.first"), m->s.width, "bert.pooler.dense");
@@ -102,7 +84,7 @@ static void add_pair_head(struct maker *m, int x)
     bst_graph_pair_ce(m->g, y, "loss.pair");
 }
 
-static void add_token_head(struct maker *m, int x)
+static void add_token_head(struct net_maker *m, int x)
 {
     const struct bst_linear decoder = {.out = m->s.vocabulary, .tied = WORDS};
     x = linear(m, x, m->s.width, "cls.predictions.transform.dense");
@@ -113,7 +95,11 @@ static void add_token_head(struct maker *m, int x)
 
 enum bst_err net_bert_build(const struct bst_net_cfg *cfg, struct bst_graph *g)
 {
-    struct maker m = {.g = g, .s = {30522, 512, 768, 12, 12, 0, 0}};
+    struct net_maker m = {
+        .g = g,
+        .s = {.vocabulary = 30522, .positions = 512, .width = 768, .layers = 12, .heads = 12},
+        .blocks = "bert.encoder.layer",
+    };
     BST_TRY(net_sizes_read(cfg, 2, &m.s));
     if (cfg->norm_first)
         return bst_fail(BST_E_ARG, "%s: always normalises last; norm_first is transformer's",

@@ -1,67 +1,54 @@
 #include "nets/gpt.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "core/graph/graph_seq.h"
 #include "nets/seq.h"
 
-enum { NAME_MAX_BYTES = 64 };
-
 #define DEVIATION 0.02 /* of all weights; less where a residual branch ends */
 #define EPSILON 1e-5
 
-struct maker {
-    struct bst_graph *g;
-    struct net_sizes s;
-    int block;
-    char name[NAME_MAX_BYTES];
-};
-
-/* "transformer.h.3.attn.c_proj" */
-static const char *name(struct maker *m, const char *part)
+static int norm(struct net_maker *m, int x, const char *part)
 {
-    snprintf(m->name, sizeof m->name, "transformer.h.%d.%.30s", m->block, part);
-    return m->name;
-}
-
-static int norm(struct maker *m, int x, const char *part)
-{
-    return bst_graph_layer_norm(m->g, x, EPSILON, name(m, part));
+    return bst_graph_layer_norm(m->g, x, EPSILON, net_name(m, part));
 }
 
 /* GPT-2's weights lie [in, out]. */
-static int linear(struct maker *m, int x, int out, double deviation, const char *part)
+static int linear(struct net_maker *m, int x, int out, double deviation, const char *part)
 {
     const struct bst_linear l = {
         .out = out, .in_out = true, .init = BST_INIT_NORMAL, .deviation = deviation};
-    return bst_graph_linear_as(m->g, x, &l, name(m, part));
+    return bst_graph_linear_as(m->g, x, &l, net_name(m, part));
 }
 
 /* The residual branch's end: its deviation keeps the sum of all 2·layers branches at one size. */
-static int project(struct maker *m, int y, int x, const char *part, const char *drop,
+static int project(struct net_maker *m, int y, int x, const char *part, const char *drop,
                    const char *add)
 {
     y = linear(m, y, m->s.width, DEVIATION / sqrt(2.0 * m->s.layers), part);
-    y = bst_graph_dropout(m->g, y, m->s.dropout, name(m, drop));
-    return bst_graph_add(m->g, x, y, name(m, add));
+    y = bst_graph_dropout(m->g, y, m->s.dropout, net_name(m, drop));
+    return bst_graph_add(m->g, x, y, net_name(m, add));
 }
 
-static int add_block(struct maker *m, int x)
+static int add_block(struct net_maker *m, int x)
 {
     const struct bst_attention a = {
         .heads = m->s.heads, .causal = true, .key_stream = -1, .drop = m->s.dropout};
     int y = linear(m, norm(m, x, "ln_1"), 3 * m->s.width, DEVIATION, "attn.c_attn");
-    y = bst_graph_attention(m->g, (const int[3]){y, -1, -1}, &a, name(m, "attn"));
+    y = bst_graph_attention(m->g, (const int[3]){y, -1, -1}, &a, net_name(m, "attn"));
     x = project(m, y, x, "attn.c_proj", "attn.resid_dropout", "attn.add");
     y = linear(m, norm(m, x, "ln_2"), m->s.hidden, DEVIATION, "mlp.c_fc");
-    y = bst_graph_gelu(m->g, y, true, name(m, "mlp.act"));
+    y = bst_graph_gelu(m->g, y, true, net_name(m, "mlp.act"));
     return project(m, y, x, "mlp.c_proj", "mlp.dropout", "mlp.add");
 }
 
 enum bst_err net_gpt_build(const struct bst_net_cfg *cfg, struct bst_graph *g)
 {
-    struct maker m = {.g = g, .s = {50257, 1024, 768, 12, 12, 0, 0}};
+    struct net_maker m = {
+        .g = g,
+        .s = {.vocabulary = 50257, .positions = 1024, .width = 768, .layers = 12, .heads = 12},
+        .blocks = "transformer.h",
+    };
     BST_TRY(net_sizes_read(cfg, 1, &m.s));
     if (cfg->norm_first)
         return bst_fail(BST_E_ARG, "%s: always normalises first; norm_first is transformer's",

@@ -1,6 +1,14 @@
 #include "nets/seq.h"
 
+#include <stdio.h>
+
 enum { MAX_WIDTH = 1 << 16 };
+
+const char *net_name(struct net_maker *m, const char *part)
+{
+    snprintf(m->name, sizeof m->name, "%.30s.%d.%.47s", m->blocks, m->block, part);
+    return m->name;
+}
 
 static void take(int *own, int given)
 {
@@ -17,6 +25,7 @@ enum bst_err net_sizes_read(const struct bst_net_cfg *cfg, int n_streams, struct
     take(&s->heads, cfg->heads);
     take(&s->hidden, cfg->hidden);
     s->dropout = cfg->dropout;
+    s->norm_first = cfg->norm_first;
     if (!s->hidden && s->width <= MAX_WIDTH)
         s->hidden = 4 * s->width;
     const struct {

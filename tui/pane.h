@@ -27,14 +27,16 @@ extern const struct tui_pane *const tui_panes[TUI_N_PANES]; /* in the order of t
  * new x. */
 int tui_title_item(struct tui_area a, int x, enum tui_style style, const char *label,
                    const char *value);
+/* "left 6m03s" in a row of such, where it fits; the new x. */
+int tui_fact(struct tui_area a, int x, int y, const char *label, const char *value);
 /* A bar of `w` columns: `used` solid, up to `planned` shaded, the rest free; 0…1, NaN unknown. */
 void tui_bar(struct tui_area a, int x, int y, int w, double used, double planned,
              enum tui_style style);
 bool tui_event_hits(const struct tui_model *m, const struct bst_history_event *e);
 bool tui_filter_hits(const struct tui_model *m, const char *text);
-/* The updates of the window as CSV, all their columns, with the evaluations beside them. */
 /* A comma, and the number where it is finite. */
 void tui_csv_number(struct bst_sb *out, double v);
+/* The updates of the window as CSV, all their columns, with the evaluations beside them. */
 void tui_csv_window(const struct tui_model *m, struct bst_sb *out);
 
 #endif

@@ -45,39 +45,30 @@ static void draw_short(const struct bst_status_device *d, int i, struct tui_area
         tui_put(a, x, y, TUI_NORMAL, a.f->ascii ? " C" : "°C");
 }
 
-static int item(struct tui_area a, int x, int y, const char *label, const char *value)
-{
-    int n = tui_columns(a.f, label) + 1 + tui_columns(a.f, value);
-    if (x && x + n > a.w)
-        return x;
-    x += tui_put(a, x, y, TUI_DIM, label) + 1;
-    return x + tui_put(a, x, y, TUI_NORMAL, value) + 2;
-}
-
 static void draw_facts(const struct bst_status_device *d, struct tui_area a, int y)
 {
     char text[TUI_NUM], degrees[TUI_NUM + 4];
     tui_percent(d->utilisation, text);
-    int x = item(a, 0, y, "busy", text);
+    int x = tui_fact(a, 0, y, "busy", text);
     tui_metric(d->temperature, 3, text);
     snprintf(degrees, sizeof degrees, "%s%s", text,
              !d->temperature.valid ? ""
              : a.f->ascii          ? " C"
                                    : " °C");
-    x = item(a, x, y, "temp", degrees);
+    x = tui_fact(a, x, y, "temp", degrees);
     tui_bytes(d->memory_peak, text);
-    x = item(a, x, y, "peak", text);
+    x = tui_fact(a, x, y, "peak", text);
     if (d->samples_per_sec.valid) {
         tui_count(d->samples_per_sec.value, text);
-        x = item(a, x, y, "samples/s", text);
+        x = tui_fact(a, x, y, "samples/s", text);
     }
     if (d->recompute_work.valid) {
         tui_percent(d->recompute_work, text);
-        x = item(a, x, y, "recompute", text);
+        x = tui_fact(a, x, y, "recompute", text);
     }
     if (d->memory_hold.valid) {
         tui_bytes(d->memory_hold, text);
-        item(a, x, y, "for undo", text);
+        tui_fact(a, x, y, "for undo", text);
     }
 }
 

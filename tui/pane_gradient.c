@@ -27,7 +27,6 @@ static void draw_chart(const struct tui_model *m, struct tui_area a)
     struct tui_window w;
     struct tui_chart c;
     struct tui_updates norm;
-    tui_window_make(m, &w);
     tui_chart_over(&c, m, &w, TUI_PANE_GRADIENT);
     c.series[c.n_series++] = tui_series_updates(&norm, m, &w, TUI_FIELD_NORM, TUI_NORM);
     if (has_band(&m->status)) {

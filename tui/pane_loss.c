@@ -16,7 +16,6 @@ static void fix_scale(struct tui_chart *c, const struct tui_model *m)
     struct tui_chart whole;
     all.view.smooth = m->view.smooth;
     all.view.x = m->view.x;
-    tui_window_make(&all, &w);
     tui_chart_over(&whole, &all, &w, TUI_PANE_LOSS);
     whole.log = c->log;
     whole.series[whole.n_series++] = tui_series_updates(&u, &all, &w, TUI_FIELD_LOSS, TUI_TRAIN);
@@ -34,7 +33,6 @@ static void draw(const struct tui_model *m, struct tui_area a)
     struct tui_chart c;
     struct tui_updates train;
     struct tui_evals eval;
-    tui_window_make(m, &w);
     tui_chart_over(&c, m, &w, TUI_PANE_LOSS);
     c.series[c.n_series++] = tui_series_updates(&train, m, &w, TUI_FIELD_LOSS, TUI_TRAIN);
     c.series[c.n_series++] = tui_series_evals(&eval, m, &w, TUI_EVAL);

@@ -18,7 +18,6 @@ static void draw_chart(const struct tui_model *m, struct tui_area a)
     struct tui_window w;
     struct tui_chart c;
     struct tui_noise scale, low, high;
-    tui_window_make(m, &w);
     tui_chart_over(&c, m, &w, TUI_PANE_NOISE);
     c.y_unit = TUI_AXIS_COUNT;
     c.series[c.n_series++] = tui_series_noise(&low, m, &w, TUI_NOISE_LOW, TUI_DIM);

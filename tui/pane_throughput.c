@@ -10,7 +10,6 @@ static void draw_chart(const struct tui_model *m, struct tui_area a)
     struct tui_window w;
     struct tui_chart c;
     struct tui_updates speed;
-    tui_window_make(m, &w);
     tui_chart_over(&c, m, &w, TUI_PANE_THROUGHPUT);
     c.from_zero = true;
     c.y_unit = TUI_AXIS_COUNT;
@@ -18,25 +17,16 @@ static void draw_chart(const struct tui_model *m, struct tui_area a)
     tui_chart_draw(&c, a);
 }
 
-static int fact(struct tui_area a, int x, int y, const char *label, const char *value)
-{
-    int n = tui_columns(a.f, label) + 1 + tui_columns(a.f, value);
-    if (x && x + n > a.w)
-        return x;
-    x += tui_put(a, x, y, TUI_DIM, label) + 1;
-    return x + tui_put(a, x, y, TUI_NORMAL, value) + 2;
-}
-
 static void draw_facts(const struct tui_model *m, struct tui_area a)
 {
     const struct bst_status *s = &m->status;
     char text[TUI_NUM];
     tui_span(s->eta_seconds, text);
-    int x = fact(a, 0, 0, "left", text);
+    int x = tui_fact(a, 0, 0, "left", text);
     tui_percent(s->data_wait, text);
-    x = fact(a, x, 0, "data wait", text);
+    x = tui_fact(a, x, 0, "data wait", text);
     tui_span(s->elapsed_seconds, text);
-    fact(a, x, 0, "run for", text);
+    tui_fact(a, x, 0, "run for", text);
 }
 
 static void draw(const struct tui_model *m, struct tui_area a)

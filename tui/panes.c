@@ -25,6 +25,15 @@ int tui_title_item(struct tui_area a, int x, enum tui_style style, const char *l
     return x + 2;
 }
 
+int tui_fact(struct tui_area a, int x, int y, const char *label, const char *value)
+{
+    int n = tui_columns(a.f, label) + 1 + tui_columns(a.f, value);
+    if (x && x + n > a.w)
+        return x;
+    x += tui_put(a, x, y, TUI_DIM, label) + 1;
+    return x + tui_put(a, x, y, TUI_NORMAL, value) + 2;
+}
+
 void tui_bar(struct tui_area a, int x, int y, int w, double used, double planned,
              enum tui_style style)
 {

@@ -53,8 +53,7 @@ struct tui_series tui_series_noise(struct tui_noise *v, const struct tui_model *
                                    enum tui_style style);
 /* Updates that an exponential mean in this window spans; 1: none. */
 int tui_smooth_span(const struct tui_model *m, const struct tui_window *w);
-/* Everything a history chart has in common: window, axis, scale. */
-void tui_chart_over(struct tui_chart *c, const struct tui_model *m, const struct tui_window *w,
-                    int pane);
+/* Everything a history chart has in common: window, which is put into *w, axis, scale. */
+void tui_chart_over(struct tui_chart *c, const struct tui_model *m, struct tui_window *w, int pane);
 
 #endif

@@ -132,6 +132,26 @@ static const struct bst_token_source random_runs = {
 static const struct bst_token_source random_pairs = {
     .name = "random", .pair_lengths = random_lengths, .pair = random_pair, .close = close_task};
 
+static void count(const struct bst_data_cfg *cfg, struct bst_sequences *s)
+{
+    s->n[BST_TRAIN] = cfg->train_count > 0 ? cfg->train_count : TRAIN_OWN;
+    s->n[BST_EVAL] = cfg->eval_count > 0 ? cfg->eval_count : EVAL_OWN;
+}
+
+/* s: length, vocabulary, special tokens and counts; the rest is the same for all. */
+static void *hand_over(const struct task *made, const struct bst_token_source *source,
+                       const struct bst_data_cfg *cfg, struct bst_sequences *s,
+                       struct bst_data_info *info)
+{
+    struct task *own = bst_xalloc(sizeof *own);
+    *own = *made;
+    s->source = source;
+    s->own = own;
+    s->input = cfg->input;
+    return bst_sequences_new(s, info);
+}
+
+/* Of digits. */
 static enum bst_err finish(const struct task *made, const struct bst_token_source *source,
                            const struct bst_data_cfg *cfg, struct bst_sequences *s, void **state,
                            struct bst_data_info *info)
@@ -140,14 +160,9 @@ static enum bst_err finish(const struct task *made, const struct bst_token_sourc
     if (cfg->classes && cfg->classes < VOCAB)
         return bst_fail(BST_E_RANGE, "%s: a vocabulary of %d; it has %d", source->name,
                         cfg->classes, VOCAB);
-    struct task *own = bst_xalloc(sizeof *own);
-    *own = *made;
-    s->source = source;
-    s->own = own;
-    s->input = cfg->input;
     s->vocab = cfg->classes ? cfg->classes : VOCAB;
     s->special = (struct bst_special){PAD, START, END, PAD};
-    *state = bst_sequences_new(s, info);
+    *state = hand_over(made, source, cfg, s, info);
     return BST_OK;
 }
 
@@ -157,11 +172,8 @@ static enum bst_err open_rows(const struct bst_data_cfg *cfg, const struct bst_t
 {
     int length = cfg->length ? cfg->length : LENGTH_OWN;
     int most = cfg->input == BST_INPUT_NEXT ? (length - 1) / 2 : length - 1;
-    struct bst_sequences s = {
-        .length = length,
-        .n = {cfg->train_count > 0 ? cfg->train_count : TRAIN_OWN,
-              cfg->eval_count > 0 ? cfg->eval_count : EVAL_OWN},
-    };
+    struct bst_sequences s = {.length = length};
+    count(cfg, &s);
     const struct task k = {.seed = cfg->seed,
                            .most = most,
                            .least = most / 2 ? most / 2 : 1,
@@ -181,19 +193,9 @@ static enum bst_err open_random(const struct bst_data_cfg *cfg, void **state,
     if (k.vocab < BST_LENGTH_LEAST)
         return bst_fail(BST_E_RANGE, "random: a vocabulary of %d, expected at least %d", k.vocab,
                         BST_LENGTH_LEAST);
-    struct task *own = bst_xalloc(sizeof *own);
-    *own = k;
-    const struct bst_sequences s = {
-        .source = source,
-        .own = own,
-        .input = cfg->input,
-        .length = k.length,
-        .vocab = k.vocab,
-        .special = {0, 1, 2, 3},
-        .n = {cfg->train_count > 0 ? cfg->train_count : TRAIN_OWN,
-              cfg->eval_count > 0 ? cfg->eval_count : EVAL_OWN},
-    };
-    *state = bst_sequences_new(&s, info);
+    struct bst_sequences s = {.length = k.length, .vocab = k.vocab, .special = {0, 1, 2, 3}};
+    count(cfg, &s);
+    *state = hand_over(&k, source, cfg, &s, info);
     if (pairs)
         info->each = (struct bst_token_count){.tokens = 2 * k.length, .targets = k.length};
     return BST_OK;
