@@ -9,7 +9,8 @@
 
 #include <stdatomic.h>
 
-#include "core/backend/optim.h"
+#include "core/backend/commit.h"
+#include "core/backend/precision.h"
 #include "core/graph/compile.h"
 
 struct bst_step_result {
@@ -63,6 +64,7 @@ struct bst_plan_for;
 struct bst_be_cfg {
     int rank;
     int threads;                         /* this rank's team; at least 1 */
+    enum bst_precision precision;        /* one that the backend has */
     const struct bst_plan_for *plan_for; /* a GPU that is not here (gpu_plan.h), or NULL */
 };
 
@@ -79,8 +81,9 @@ struct bst_call {
 struct bst_backend {
     const char *name;
     const char *about;
-    int elem_bytes;  /* of a real: 4 or 8 */
-    bool own_memory; /* apart from the host's, which then has the loader's images */
+    int elem_bytes;      /* of a real: 4 or 8 */
+    bool own_memory;     /* apart from the host's, which then has the loader's images */
+    unsigned precisions; /* beside fp32, a bit each: BST_HAS_PRECISION */
     /* Of a module's entry in the list: the backend itself, from the module (module.h). */
     enum bst_err (*load)(const struct bst_backend **out);
     struct bst_describe describe;
@@ -138,10 +141,19 @@ struct bst_backend {
     enum bst_err (*optimize)(struct bst_be *be, const struct bst_optim *how,
                              const struct bst_span *spans, int n_spans,
                              const struct bst_optim_blocks *blocks);
+
+    /* All of that as one, put on the queue (commit.h); NULL: the caller does it piece by piece.
+     * committed() waits for it, once for each. What the last one left may be set in between: it is
+     * {1, 0, 0} at first. */
+    enum bst_err (*commit)(struct bst_be *be, const struct bst_commit *how);
+    enum bst_err (*committed)(struct bst_be *be, struct bst_commit_result *out);
+    enum bst_err (*set_commit_state)(struct bst_be *be, const struct bst_commit_state *s);
 };
 
-/* NULL-terminated; the first is the default. One that is a module has a name and load() here, and
- * nothing else: bst_backend_get() loads it. */
+#define BST_HAS_PRECISION(backend, p) ((p) == BST_PRECISION_FP32 || (backend)->precisions >> (p)&1u)
+
+/* NULL-terminated; the first is the default. One that is a module has a name, its precisions
+ * and load() here, and nothing else: bst_backend_get() loads it. */
 extern const struct bst_backend *const bst_backends[];
 /* BST_E_NOTFOUND: no such name, or its module or what that needs is missing, in plain words. */
 BST_MUST_USE enum bst_err bst_backend_get(const char *name, const struct bst_backend **out);

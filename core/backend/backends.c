@@ -18,6 +18,7 @@ static enum bst_err load_cuda(const struct bst_backend **out)
 static const struct bst_backend cuda_entry = {
     .name = "cuda",
     .about = "cuDNN, cuBLASLt and own kernels on NVIDIA GPUs (a module)",
+    .precisions = 1u << BST_PRECISION_TF32 | 1u << BST_PRECISION_FP16 | 1u << BST_PRECISION_BF16,
     .load = load_cuda,
 };
 

@@ -305,6 +305,7 @@ const struct bst_backend bst_backend_gpu_plan = {
     .about = "plans for a GPU that is not here",
     .elem_bytes = sizeof(float),
     .own_memory = true,
+    .precisions = 1u << BST_PRECISION_TF32 | 1u << BST_PRECISION_FP16 | 1u << BST_PRECISION_BF16,
     .describe = {describe, NULL, layout_bytes, ALIGNMENT},
     .open = be_open,
     .close = be_close,

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/backend/precision.h"
 #include "core/base/err.h"
 #include "core/base/sb.h"
 #include "core/base/text.h"
@@ -33,15 +34,9 @@ enum {
 /* Choices that no other module lists. */
 #define BST_STEMS(X)                                                                               \
     X(DEFAULT, "auto") X(IMAGENET, "imagenet") X(CIFAR, "cifar") /* enum bst_stem */
-#define BST_PRECISIONS(X) X(FP32, "fp32")
 #define BST_AUGMENTS(X) X(NONE, "none") X(STANDARD, "standard") X(STRONG, "strong")
 #define BST_MEASURES(X) X(NONE, "none") X(AUTO, "auto") X(SPLIT, "split")
 
-enum bst_precision {
-#define X(name, text) BST_PRECISION_##name,
-    BST_PRECISIONS(X)
-#undef X
-};
 enum bst_augment {
 #define X(name, text) BST_AUGMENT_##name,
     BST_AUGMENTS(X)
@@ -230,6 +225,7 @@ bool bst_param_by_other_name(const char *name, enum bst_param_id *out);
 struct bst_preset_env {
     const char *const *dirs; /* NULL-terminated, as are the lists */
     const char *const *nets, *const *formats, *const *backends;
+    const unsigned *precisions; /* of each backend beside fp32, a bit each; NULL: not checked */
     const struct bst_net_table *table; /* to build the net with, and see lr_groups fit it */
 };
 

@@ -230,6 +230,30 @@ static void check_name(const struct check *k, enum bst_param_id id, const char *
     bst_sb_fini(&text);
 }
 
+/* Of the list of backends; auto is its first. -1: unknown, which is said elsewhere. */
+static int backend_at(const struct bst_preset *p, const char *const *backends)
+{
+    if (!strcmp(p->devices.backend, "auto"))
+        return 0;
+    for (int i = 0; backends[i]; i++)
+        if (!strcmp(backends[i], p->devices.backend))
+            return i;
+    return -1;
+}
+
+static void check_precision(const struct check *k, const struct bst_preset_env *env)
+{
+    const struct bst_preset *p = k->p;
+    if (!env->precisions || !KNOWN(k, BST_PARAM_precision, BST_PARAM_devices_backend))
+        return;
+    int i = backend_at(p, env->backends);
+    if (i < 0 || p->precision == BST_PRECISION_FP32 || env->precisions[i] >> p->precision & 1)
+        return;
+    bst_complain(k->c, at(k, BST_PARAM_precision, BST_PARAM_devices_backend),
+                 "precision: %s needs devices.backend: cuda; %s computes in fp32",
+                 bst_precision_name((enum bst_precision)p->precision), env->backends[i]);
+}
+
 static void check_net(const struct check *k, const struct bst_net_table *table)
 {
     if (table && KNOWN(k, BST_PARAM_model_name, BST_PARAM_model_width, BST_PARAM_model_classes,
@@ -255,5 +279,6 @@ void bst_preset_cross_check(const struct bst_preset_read *r, const struct bst_pr
     check_rate(&k);
     check_schedule(&k);
     check_data(&k);
+    check_precision(&k, env);
     check_net(&k, env->table);
 }

@@ -16,6 +16,7 @@ struct owned_env {
     struct bst_preset_env env; /* first: what callers hold */
     char *dirs[DIRS_MAX];
     const char *nets[NAMES_MAX], *formats[NAMES_MAX], *backends[NAMES_MAX];
+    unsigned precisions[NAMES_MAX];
 };
 
 /* Folder of the running binary, heap; NULL where /proc does not say. */
@@ -66,9 +67,14 @@ struct bst_preset_env *bst_preset_env_new(const struct bst_net_table *nets)
     for (int i = 0; bst_backends[i]; i++) {
         BST_ASSERT(i < NAMES_MAX - 1);
         e->backends[i] = bst_backends[i]->name;
+        e->precisions[i] = bst_backends[i]->precisions;
     }
-    e->env = (struct bst_preset_env){(const char *const *)e->dirs, e->nets, e->formats, e->backends,
-                                     nets};
+    e->env = (struct bst_preset_env){.dirs = (const char *const *)e->dirs,
+                                     .nets = e->nets,
+                                     .formats = e->formats,
+                                     .backends = e->backends,
+                                     .precisions = e->precisions,
+                                     .table = nets};
     return &e->env;
 }
 

@@ -42,7 +42,8 @@ static void fill_identity(struct bst_session *s)
     bst_copy_text(st->data, sizeof st->data, s->preset.data.format);
     bst_copy_text(st->optimizer, sizeof st->optimizer,
                   bst_optimizer_info((enum bst_optimizer)s->preset.optimizer)->name);
-    bst_copy_text(st->precision, sizeof st->precision, "fp32");
+    bst_copy_text(st->precision, sizeof st->precision,
+                  bst_precision_name((enum bst_precision)s->preset.precision));
     st->pid = info->pid;
     if (s->preset.grad_norm_band.n == 2) {
         st->grad_low = (struct bst_metric){s->preset.grad_norm_band.v[0], true};

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -51,7 +52,7 @@ static void write_update(struct bst_session *s, const struct bst_update_req *req
         bst_json_int(&j, "tokens", res->tokens_used);
         bst_json_num(&j, "tokens_per_sec", (double)res->tokens_used / res->seconds);
     }
-    bst_json_num(&j, "loss_scale", 1);
+    bst_json_num(&j, "loss_scale", res->loss_scale);
     bst_json_num(&j, "accuracy", res->accuracy);
     bst_json_num(&j, "elapsed", bst_session_elapsed(s));
     bst_json_num(&j, "data_wait", res->data_wait_seconds);
@@ -95,9 +96,12 @@ static enum bst_err count_nonfinite(struct bst_session *s, const struct bst_upda
     }
     s->at.nonfinite++;
     s->at.nonfinite_row++;
-    bst_session_note(s, BST_DIAG_NONFINITE_GRADIENT, "update %llu is not finite%s%s, skipped",
+    char scale[48] = "";
+    if (res->loss_scale != 1)
+        snprintf(scale, sizeof scale, "; its loss scale was %g", res->loss_scale);
+    bst_session_note(s, BST_DIAG_NONFINITE_GRADIENT, "update %llu is not finite%s%s, skipped%s",
                      (unsigned long long)s->at.update, res->first_nonfinite ? ", first in " : "",
-                     res->first_nonfinite ? res->first_nonfinite : "");
+                     res->first_nonfinite ? res->first_nonfinite : "", scale);
     if (s->at.nonfinite_row < NONFINITE_ENDS)
         return BST_OK;
     bst_session_note(s, BST_DIAG_TEN_NONFINITE, "%d updates in a row were not finite",

@@ -41,6 +41,7 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
         .net = bst_net_find(nets, preset->model.name),
         .ranks = (int)preset->devices.count,
         .threads = (int)preset->devices.threads,
+        .precision = (enum bst_precision)preset->precision,
         .memory_per_rank = preset->devices.memory,
         .data = bst_start_data_cfg(preset),
         .shuffle = preset->shuffle,

@@ -33,7 +33,7 @@ enum bst_err bst_rank_norms(struct rank *k, struct commit *c)
 {
     const struct bst_trainer *t = k->t;
     double total = 0;
-    c->first_nonfinite = -1;
+    c->first_nonfinite = c->last_nonfinite = -1;
     BST_TRY(squares(k));
     for (int i = 0; i < k->params->n_trained; i++) {
         const double *q = &k->sum_squares[i];
@@ -41,8 +41,10 @@ enum bst_err bst_rank_norms(struct rank *k, struct commit *c)
             continue;
         total += *q;
         c->n_zero += *q == 0;
-        if (!isfinite(*q) && c->first_nonfinite < 0)
-            c->first_nonfinite = i;
+        if (!isfinite(*q)) {
+            c->first_nonfinite = c->first_nonfinite < 0 ? i : c->first_nonfinite;
+            c->last_nonfinite = i;
+        }
     }
     c->grad_norm = sqrt(total);
     c->skipped = !isfinite(total);
@@ -96,24 +98,34 @@ static bool trusted(const struct rank *k, const struct param_run *run, double de
     return run->decays && (k->t->cfg.optim.kind == BST_OPTIMIZER_LARS || decay > 0);
 }
 
-static enum bst_err optimize(struct rank *k, struct commit *c)
+static struct bst_optim optim_of(const struct rank *k, const struct commit *c)
 {
     const struct bst_trainer *t = k->t;
     const struct bst_optim_cfg *cfg = &t->cfg.optim;
-    const struct bst_update_req *req = c->req;
     bool momentum = bst_optimizer_info(cfg->kind)->momentum;
-    struct bst_optim how = {.kind = cfg->kind,
-                            .beta1 = cfg->beta1,
-                            .beta2 = cfg->beta2,
-                            .epsilon = cfg->epsilon,
-                            .step = t->optim_steps + 1,
-                            .momentum = momentum ? req->momentum : 0,
-                            .trust = cfg->trust,
-                            .nesterov = momentum && req->nesterov,
-                            .grad_factor = c->coefficient};
+    return (struct bst_optim){.kind = cfg->kind,
+                              .beta1 = cfg->beta1,
+                              .beta2 = cfg->beta2,
+                              .epsilon = cfg->epsilon,
+                              .step = t->commits.steps + 1,
+                              .momentum = momentum ? c->req->momentum : 0,
+                              .trust = cfg->trust,
+                              .nesterov = momentum && c->req->nesterov,
+                              .grad_factor = c->coefficient};
+}
+
+static struct bst_optim_blocks blocks_of(const struct rank *k)
+{
     struct bst_optim_blocks b = {.weight = k->weight, .grad = k->grad};
-    for (int i = 0; i < bst_optimizer_info(cfg->kind)->n_blocks; i++)
+    for (int i = 0; i < bst_optimizer_info(k->t->cfg.optim.kind)->n_blocks; i++)
         b.state[i] = (char *)k->optim + (size_t)i * k->params->trained_bytes;
+    return b;
+}
+
+static void fill_spans(struct rank *k, struct commit *c)
+{
+    const struct bst_trainer *t = k->t;
+    const struct bst_update_req *req = c->req;
     for (int i = 0; i < t->n_runs; i++) {
         const struct param_run *run = &t->runs[i];
         double decay = decay_of(c, run);
@@ -124,8 +136,15 @@ static enum bst_err optimize(struct rank *k, struct commit *c)
                                         .trusted = trusted(k, run, decay)};
         note_used(c, run, k->spans[i].lr, decay);
     }
+}
+
+static enum bst_err optimize(struct rank *k, struct commit *c)
+{
+    const struct bst_optim how = optim_of(k, c);
+    const struct bst_optim_blocks b = blocks_of(k);
+    fill_spans(k, c);
     c->momentum_used = how.momentum;
-    return t->cfg.backend->optimize(k->be, &how, k->spans, t->n_runs, &b);
+    return k->t->cfg.backend->optimize(k->be, &how, k->spans, k->t->n_runs, &b);
 }
 
 static enum bst_err step_all(struct rank *k, struct commit *c)
@@ -137,13 +156,20 @@ static enum bst_err step_all(struct rank *k, struct commit *c)
     return BST_OK;
 }
 
+/* What the velocity is multiplied by first; 1 where there is none to correct. */
+static double momentum_factor(const struct rank *k, const struct commit *c)
+{
+    double f = c->req->momentum_factor;
+    return f != 0 && bst_optimizer_info(k->t->cfg.optim.kind)->momentum ? f : 1;
+}
+
 enum bst_err bst_rank_commit(struct rank *k, struct commit *c)
 {
     const struct bst_trainer *t = k->t;
     const struct bst_backend *b = t->cfg.backend;
     const struct bst_param_table *p = k->params;
-    double f = c->req->momentum_factor;
-    if (f != 0 && f != 1 && bst_optimizer_info(t->cfg.optim.kind)->momentum)
+    double f = momentum_factor(k, c);
+    if (f != 1)
         BST_TRY(b->scale(k->be, k->optim, f, t->optim_bytes));
     BST_TRY(step_all(k, c));
     if (!p->state_bytes)
@@ -151,4 +177,49 @@ enum bst_err bst_rank_commit(struct rank *k, struct commit *c)
     /* Evaluation uses rank 0's statistics: they become everybody's. */
     BST_TRY(k->comm->ops->broadcast(k->comm, k->staged, p->state_bytes, 0));
     return b->copy(k->be, (char *)k->weight + p->trained_bytes, k->staged, p->state_bytes);
+}
+
+static void take_result(struct commit *c, const struct bst_commit_result *r)
+{
+    c->grad_norm = r->grad_norm;
+    c->first_nonfinite = r->first_nonfinite;
+    c->last_nonfinite = r->last_nonfinite;
+    c->n_zero = r->n_zero;
+    c->skipped = r->skipped;
+    c->clipped = r->clipped;
+    c->loss_scale = r->loss_scale;
+    c->after = r->after;
+    if (c->skipped)
+        c->lr_used = c->momentum_used = c->weight_decay_used = 0;
+}
+
+enum bst_err bst_rank_commit_there(struct rank *k, struct commit *c, bool drop)
+{
+    const struct bst_trainer *t = k->t;
+    const struct bst_backend *b = t->cfg.backend;
+    const struct bst_param_table *p = k->params;
+    struct bst_commit_result r = {.sum_squares = k->sum_squares};
+    fill_spans(k, c);
+    struct bst_commit how = {
+        .params = p->slots,
+        .factor = t->factor,
+        .n_params = p->n_trained,
+        .spans = k->spans,
+        .n_spans = t->n_runs,
+        .optim = optim_of(k, c),
+        .blocks = blocks_of(k),
+        .momentum_factor = momentum_factor(k, c),
+        .max_grad_norm = c->req->max_grad_norm,
+        .staged = k->staged,
+        .statistics = (char *)k->weight + p->trained_bytes,
+        .state_bytes = p->state_bytes,
+        .drop = drop,
+    };
+    if (how.optim.kind == BST_OPTIMIZER_SGD && how.optim.momentum == 0)
+        how.blocks.state[0] = NULL;
+    c->momentum_used = how.optim.momentum;
+    BST_TRY(b->commit(k->be, &how));
+    BST_TRY(b->committed(k->be, &r));
+    take_result(c, &r);
+    return BST_OK;
 }

@@ -8,7 +8,7 @@
 struct bst_kept {
     struct bst_trainer *t;
     void *weight, *optim;
-    uint64_t optim_steps;
+    struct bst_commit_state commits;
     double *grad_norm; /* of the layers, as the last update left them */
     uint32_t hash;
 };
@@ -51,7 +51,7 @@ enum bst_err bst_trainer_keep(struct bst_trainer *t, struct bst_kept **out)
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     struct bst_kept *kept = bst_xalloc(sizeof *kept);
     kept->t = t;
-    kept->optim_steps = t->optim_steps;
+    kept->commits = t->commits;
     enum bst_err err = bst_trainer_hash(t, &kept->hash);
     if (!err)
         err = bst_ranks_do(t, 1, keep_job, kept);
@@ -70,9 +70,9 @@ enum bst_err bst_trainer_restore(struct bst_kept *kept)
 {
     struct bst_trainer *t = kept->t;
     uint32_t hash;
+    t->commits = kept->commits;
     BST_TRY(bst_ranks_do(t, 1, restore_job, kept));
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, bst_state_share, NULL));
-    t->optim_steps = kept->optim_steps;
     atomic_store(&t->broken, false);
     t->weight_norms = false;
     for (int i = 0; i < t->ranks[0].params->n_trained; i++)

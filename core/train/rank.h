@@ -115,7 +115,10 @@ struct bst_trainer {
     struct param_run *runs; /* without the frozen ones */
     int n_runs;
     size_t optim_bytes; /* of all the optimizer's blocks */
-    uint64_t optim_steps, hold_optim_steps;
+    bool scales_loss;
+    /* What updates leave to each other. A backend that commits by itself has its own copy, which
+     * decides; this one follows it. */
+    struct bst_commit_state commits, hold_commits;
 
     struct bst_layer_norm *layers;
     bool weight_norms; /* of the present weights, are in layers */
@@ -170,8 +173,10 @@ BST_MUST_USE enum bst_err bst_groups_resolve(struct bst_trainer *t);
 BST_MUST_USE enum bst_err bst_init_parameter(struct rank *k, int i, void *at);
 BST_MUST_USE enum bst_err bst_init_all(struct rank *k);
 
-/* state.c: weights, statistics and optimizer state of rank 0 to all. */
+/* state.c: weights, statistics and optimizer state of rank 0 to all; steps and loss scale to the
+ * backend. */
 BST_MUST_USE enum bst_err bst_state_share(struct rank *k, void *arg);
+BST_MUST_USE enum bst_err bst_state_push_commits(struct rank *k);
 /* Where parameter i lies in a block laid out like the weights (trained ones, then statistics). */
 static inline void *bst_slot_at(const struct rank *k, void *block, int i)
 {
@@ -182,13 +187,17 @@ static inline void *bst_slot_at(const struct rank *k, void *block, int i)
 struct commit {
     const struct bst_update_req *req;
     double grad_norm, coefficient;
-    int first_nonfinite; /* trained parameter, or -1 */
-    int n_zero;          /* parameters being trained whose gradient was exactly 0 */
+    int first_nonfinite, last_nonfinite; /* trained parameters, or -1 */
+    int n_zero;                          /* parameters being trained whose gradient was exactly 0 */
     bool skipped, clipped;
     double lr_used, momentum_used, weight_decay_used; /* what the optimizer was called with */
+    double loss_scale;
+    struct bst_commit_state after; /* where the backend keeps it */
 };
 BST_MUST_USE enum bst_err bst_rank_norms(struct rank *k, struct commit *c);
 BST_MUST_USE enum bst_err bst_rank_commit(struct rank *k, struct commit *c);
+/* The same by the backend's own commit(), which decides itself; `drop`: to skip in any case. */
+BST_MUST_USE enum bst_err bst_rank_commit_there(struct rank *k, struct commit *c, bool drop);
 
 /* trace.c */
 BST_MUST_USE enum bst_err bst_trace_open(struct bst_trainer *t);

@@ -11,11 +11,14 @@
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/train/rank.h"
+#include "core/tune/loss_scale.h"
 
 #define HEAD "fc." /* what another number of classes changes */
 /* The count of steps, as numbers below 2^20 that every dtype holds: high part, low part. */
 #define STEPS "step"
 #define STEPS_LOW 1048576.0
+/* Where the loss is scaled: the scale, and the updates that were used since it last changed. */
+#define LOSS_SCALE "loss_scale"
 
 struct file_job {
     enum bst_state what;
@@ -108,9 +111,13 @@ static enum bst_err for_each(struct rank *k, enum bst_state what, tensor_fn *eac
             err = each(arg, name.data, plain, bst_shape_count(&slot->shape));
     }
     if (!err && what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive) {
-        double t = (double)k->t->optim_steps;
+        double t = (double)k->t->commits.steps;
         const double steps[2] = {floor(t / STEPS_LOW), fmod(t, STEPS_LOW)};
         err = each(arg, STEPS, steps, 2);
+    }
+    if (!err && what == BST_STATE_OPTIMIZER && k->t->scales_loss) {
+        const double scale[2] = {k->t->commits.loss_scale, k->t->commits.good};
+        err = each(arg, LOSS_SCALE, scale, 2);
     }
     bst_sb_fini(&name);
     bst_alloc_free(plain, bytes);
@@ -141,6 +148,8 @@ static enum bst_err save_job(struct rank *k, void *arg)
     }
     if (job->what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive)
         bst_tensors_writer_add(w, STEPS, 1, (const int64_t[]){2});
+    if (job->what == BST_STATE_OPTIMIZER && k->t->scales_loss)
+        bst_tensors_writer_add(w, LOSS_SCALE, 1, (const int64_t[]){2});
     enum bst_err err = bst_tensors_writer_start(w, job->path);
     if (!err)
         err = for_each(k, job->what, put_tensor, w);
@@ -163,7 +172,8 @@ uint64_t bst_trainer_state_bytes(const struct bst_trainer *t)
 {
     const struct bst_param_table *p = t->ranks[0].params;
     const struct bst_optimizer_info *info = bst_optimizer_info(t->cfg.optim.kind);
-    uint64_t n = info->adaptive ? 2 : 0, copies = 1 + (uint64_t)info->n_blocks;
+    uint64_t n = 2 * (uint64_t)(info->adaptive + t->scales_loss);
+    uint64_t copies = 1 + (uint64_t)info->n_blocks;
     for (int i = 0; i < p->n_slots; i++)
         n += (uint64_t)bst_shape_count(&p->slots[i].shape) * (i < p->n_trained ? copies : 1);
     return n * (uint64_t)t->cfg.backend->elem_bytes;
@@ -206,6 +216,8 @@ struct reading {
     void *blocks; /* the optimizer's second block on; the gradients' take in the first */
     size_t bytes;
     uint64_t steps;
+    double loss_scale;
+    uint32_t good;
     double *plain;
 };
 
@@ -248,14 +260,32 @@ static enum bst_err read_tensor(struct rank *k, const struct file_job *job,
     return k->t->cfg.backend->import_plain(k->be, slot, rd->plain, to);
 }
 
-static enum bst_err read_steps(const struct file_job *job, struct reading *rd)
+static enum bst_err read_two(const struct file_job *job, const struct reading *rd, const char *name,
+                             double n[2])
 {
     static const struct bst_shape want = {1, {2}};
-    double n[2];
-    const struct bst_tensor *t = bst_tensors_find(rd->r, STEPS);
+    const struct bst_tensor *t = bst_tensors_find(rd->r, name);
     if (!t || !same_shape(t, &want))
-        return misfit(job, STEPS, t, &want);
-    BST_TRY(bst_tensors_read(rd->r, t, n));
+        return misfit(job, name, t, &want);
+    return bst_tensors_read(rd->r, t, n);
+}
+
+static enum bst_err read_loss_scale(const struct file_job *job, struct reading *rd)
+{
+    double n[2];
+    BST_TRY(read_two(job, rd, LOSS_SCALE, n));
+    if (!(n[0] > 0 && isfinite(n[0]) && n[1] >= 0 && n[1] < BST_LOSS_SCALE_EVERY &&
+          n[1] == floor(n[1])))
+        return bst_fail(BST_E_CORRUPT, "%s: \"%s\" is %g, %g", job->path, LOSS_SCALE, n[0], n[1]);
+    rd->loss_scale = n[0];
+    rd->good = (uint32_t)n[1];
+    return BST_OK;
+}
+
+static enum bst_err read_steps(const struct file_job *job, struct reading *rd)
+{
+    double n[2];
+    BST_TRY(read_two(job, rd, STEPS, n));
     for (int i = 0; i < 2; i++)
         if (!(n[i] >= 0 && n[i] < STEPS_LOW && n[i] == floor(n[i])))
             return bst_fail(BST_E_CORRUPT, "%s: \"%s\" is %g, %g", job->path, STEPS, n[0], n[1]);
@@ -289,6 +319,8 @@ static enum bst_err check_unknown(const struct rank *k, const struct file_job *j
             continue;
         if (job->what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive && !strcmp(name, STEPS))
             continue;
+        if (job->what == BST_STATE_OPTIMIZER && k->t->scales_loss && !strcmp(name, LOSS_SCALE))
+            continue;
         struct bst_sb clean;
         bst_sb_init(&clean, 200);
         bst_text_clean(&clean, name, strlen(name));
@@ -314,6 +346,8 @@ static enum bst_err read_all(struct rank *k, const struct file_job *job, struct 
     }
     if (!err && job->what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive)
         err = read_steps(job, rd);
+    if (!err && job->what == BST_STATE_OPTIMIZER && k->t->scales_loss)
+        err = read_loss_scale(job, rd);
     bst_sb_fini(&name);
     bst_alloc_free(rd->plain, bytes);
     return err;
@@ -333,7 +367,11 @@ static enum bst_err take_over(struct rank *k, const struct file_job *job, const 
     BST_TRY(b->copy(k->be, k->optim, k->grad, p->trained_bytes));
     if (rd->bytes)
         BST_TRY(b->copy(k->be, (char *)k->optim + p->trained_bytes, rd->blocks, rd->bytes));
-    k->t->optim_steps = rd->steps;
+    k->t->commits.steps = rd->steps;
+    if (k->t->scales_loss) {
+        k->t->commits.loss_scale = rd->loss_scale;
+        k->t->commits.good = rd->good;
+    }
     return BST_OK;
 }
 
@@ -362,7 +400,14 @@ enum bst_err bst_state_share(struct rank *k, void *arg)
     (void)arg;
     const struct bst_param_table *p = k->params;
     BST_TRY(k->comm->ops->broadcast(k->comm, k->weight, p->trained_bytes + p->state_bytes, 0));
-    return k->comm->ops->broadcast(k->comm, k->optim, k->t->optim_bytes, 0);
+    BST_TRY(k->comm->ops->broadcast(k->comm, k->optim, k->t->optim_bytes, 0));
+    return bst_state_push_commits(k);
+}
+
+enum bst_err bst_state_push_commits(struct rank *k)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    return b->set_commit_state ? b->set_commit_state(k->be, &k->t->commits) : BST_OK;
 }
 
 enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state what, const char *path,

@@ -34,7 +34,8 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
         net_cfg; /* height, width, in_channels, classes of 0: as the data have them */
     const struct bst_backend *backend;
     int ranks;
-    int threads;              /* a rank; 0: cores divided among ranks */
+    int threads; /* a rank; 0: cores divided among ranks */
+    enum bst_precision precision;
     uint64_t memory_per_rank; /* bytes; 0: what the machine has, see bst_trainer_memory_default() */
     struct bst_data_cfg data;
     bool shuffle;
@@ -72,7 +73,10 @@ struct bst_update_result {
     double accuracy;  /* top-1 of them, 0…1 */
     double grad_norm; /* before clipping, of the averaged gradient */
     bool nonfinite, skipped, clipped;
-    const char *first_nonfinite; /* parameter name, or NULL */
+    /* Name of the parameter whose gradient went non-finite before the others', or NULL. Backward
+     * runs from the loss to the images, so behind a finite loss it is the one nearest to it. */
+    const char *first_nonfinite;
+    double loss_scale; /* that the loss was multiplied by; 1 where it is not scaled */
     double seconds, data_wait_seconds;
     int n_zero; /* parameters being trained whose gradient was exactly 0 */
     int n_bad;  /* samples that could not be read */

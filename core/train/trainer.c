@@ -5,6 +5,7 @@
 #include "core/base/alloc.h"
 #include "core/train/host.h"
 #include "core/train/rank.h"
+#include "core/tune/loss_scale.h"
 
 static enum bst_err alloc_blocks(struct rank *k)
 {
@@ -23,8 +24,10 @@ static enum bst_err alloc_blocks(struct rank *k)
 static enum bst_err open_job(struct rank *k, void *arg)
 {
     (void)arg;
-    struct bst_be_cfg cfg = {
-        .rank = k->rank, .threads = k->t->threads, .plan_for = k->t->cfg.plan_for};
+    struct bst_be_cfg cfg = {.rank = k->rank,
+                             .threads = k->t->threads,
+                             .precision = k->t->cfg.precision,
+                             .plan_for = k->t->cfg.plan_for};
     BST_TRY(k->t->cfg.backend->open(&cfg, &k->be));
     k->t->cfg.backend->info(k->be, &k->info);
     if (k->t->cfg.backend->memory)
@@ -158,15 +161,27 @@ static enum bst_err check_optim(const struct bst_train_cfg *cfg)
     return BST_OK;
 }
 
+static enum bst_err check_precision(const struct bst_train_cfg *cfg)
+{
+    return BST_HAS_PRECISION(cfg->backend, cfg->precision)
+               ? BST_OK
+               : bst_fail(BST_E_UNSUPPORTED,
+                          "precision: the %s backend computes in fp32, not in %s",
+                          cfg->backend->name, bst_precision_name(cfg->precision));
+}
+
 enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_trainer **out)
 {
     *out = NULL;
+    BST_TRY(check_precision(cfg));
     BST_TRY(check_optim(cfg));
     if (cfg->ranks < 1 || cfg->ranks > 256)
         return bst_fail(BST_E_RANGE, "%d ranks; 1 to 256 are possible", cfg->ranks);
     struct bst_trainer *t = bst_xalloc(sizeof *t);
     t->cfg = *cfg;
     t->limit = cfg->memory_per_rank ? cfg->memory_per_rank : bst_trainer_memory_default(cfg->ranks);
+    t->scales_loss = cfg->precision == BST_PRECISION_FP16 && cfg->backend->commit;
+    t->commits.loss_scale = t->scales_loss ? BST_LOSS_SCALE_START : 1;
     t->group = bst_comm_local_new(cfg->ranks);
     t->ranks = bst_xcalloc((size_t)cfg->ranks, sizeof *t->ranks);
     for (int r = 0; r < cfg->ranks; r++) {
@@ -274,7 +289,7 @@ int64_t bst_trainer_n_parameters(const struct bst_trainer *t)
 
 uint64_t bst_trainer_optim_steps(const struct bst_trainer *t)
 {
-    return t->optim_steps;
+    return t->commits.steps;
 }
 
 int bst_trainer_classes(const struct bst_trainer *t)
@@ -307,8 +322,9 @@ static enum bst_err hold_job(struct rank *k, void *arg)
     bool back = *(const bool *)arg;
     BST_TRY(
         b->copy(k->be, back ? k->weight : k->hold_weight, back ? k->hold_weight : k->weight, all));
-    return b->copy(k->be, back ? k->optim : k->hold_optim, back ? k->hold_optim : k->optim,
-                   k->t->optim_bytes);
+    BST_TRY(b->copy(k->be, back ? k->optim : k->hold_optim, back ? k->hold_optim : k->optim,
+                    k->t->optim_bytes));
+    return back ? bst_state_push_commits(k) : BST_OK;
 }
 
 enum bst_err bst_trainer_hold(struct bst_trainer *t)
@@ -317,7 +333,7 @@ enum bst_err bst_trainer_hold(struct bst_trainer *t)
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
-    t->hold_optim_steps = t->optim_steps;
+    t->hold_commits = t->commits;
     t->have_hold = true;
     return BST_OK;
 }
@@ -327,8 +343,8 @@ enum bst_err bst_trainer_rewind(struct bst_trainer *t)
     bool back = true;
     if (!t->have_hold)
         return bst_fail(BST_E_STATE, "no earlier state is held");
+    t->commits = t->hold_commits;
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
-    t->optim_steps = t->hold_optim_steps;
     t->weight_norms = false;
     atomic_store(&t->broken, false);
     return BST_OK;

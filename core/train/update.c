@@ -11,7 +11,8 @@ struct job {
     const struct bst_update_req *req;
     const atomic_int *stop;
     double targets; /* of the whole update: labels that count; with images its samples */
-    struct bst_update_result *out; /* written by rank 0 */
+    struct bst_update_result *out; /* written by rank 0, as is what follows */
+    struct bst_commit_state after;
 };
 
 /* What a rank's micro-batches came to. Numbers, so that one gather tells everybody. */
@@ -131,7 +132,8 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
 static enum bst_err measure_part(struct rank *k, const struct job *job, double n, double *tally)
 {
     const struct bst_trainer *t = k->t;
-    double start = bst_clock_now(), sum = 0, scale = job->targets / tally[T_TARGETS];
+    double start = bst_clock_now(), sum = 0;
+    double scale = job->targets / tally[T_TARGETS] / t->commits.loss_scale;
     for (int i = 0; i < t->n_runs; i++) {
         double q = 0;
         BST_TRY(t->cfg.backend->sum_squares(k->be, (char *)k->grad + t->runs[i].offset,
@@ -205,6 +207,13 @@ static enum bst_err agree(struct rank *k, double *tally)
     return tally[T_CANCELLED] > 0 ? bst_fail(BST_E_CANCELLED, "stopped") : BST_OK;
 }
 
+/* The parameter that the trouble began at: from a loss that is no number it is in all of them, and
+ * the first of the table stands for the forward half. */
+static int culprit(const struct commit *c, double loss)
+{
+    return isfinite(loss) ? c->last_nonfinite : c->first_nonfinite;
+}
+
 static void report(const struct rank *k, const struct job *job, const struct commit *c,
                    const double *tally)
 {
@@ -219,8 +228,10 @@ static void report(const struct rank *k, const struct job *job, const struct com
     out->skipped = c->skipped;
     out->clipped = c->clipped;
     out->nonfinite = c->skipped || !isfinite(out->loss);
-    if (c->first_nonfinite >= 0)
-        out->first_nonfinite = k->params->slots[c->first_nonfinite].name;
+    const int bad = culprit(c, out->loss);
+    if (bad >= 0)
+        out->first_nonfinite = k->params->slots[bad].name;
+    out->loss_scale = c->loss_scale;
     out->n_zero = c->n_zero;
     out->n_bad = (int)tally[T_BAD];
     out->data_wait_seconds = tally[T_WAIT];
@@ -241,24 +252,46 @@ static void report(const struct rank *k, const struct job *job, const struct com
         };
 }
 
-/* Gradients are complete on every rank. A failure from the optimizer on leaves ranks apart. */
-static enum bst_err finish(struct rank *k, const struct job *job, const double *tally)
+static enum bst_err commit_here(struct rank *k, struct commit *c, bool drop)
 {
-    struct commit c = {.req = job->req, .first_nonfinite = -1};
+    BST_TRY(bst_rank_norms(k, c));
+    c->skipped = c->skipped || drop;
+    /* From here on a rank may have moved; until all have, the state is in doubt. */
+    BST_TRY(k->comm->ops->barrier(k->comm));
+    enum bst_err err = c->skipped ? BST_OK : bst_rank_commit(k, c);
+    c->after = k->t->commits;
+    c->after.steps += !c->skipped;
+    if (err)
+        atomic_store(&k->t->broken, true);
+    return err;
+}
+
+/* Rank 0's statistics become everybody's, if the device decides for it. */
+static enum bst_err commit_there(struct rank *k, struct commit *c, bool drop)
+{
+    if (k->params->state_bytes)
+        BST_TRY(k->comm->ops->broadcast(k->comm, k->staged, k->params->state_bytes, 0));
+    BST_TRY(k->comm->ops->barrier(k->comm));
+    enum bst_err err = bst_rank_commit_there(k, c, drop);
+    if (err)
+        atomic_store(&k->t->broken, true);
+    return err;
+}
+
+/* Gradients are complete on every rank. A failure from the optimizer on leaves ranks apart. */
+static enum bst_err finish(struct rank *k, struct job *job, const double *tally)
+{
+    struct commit c = {
+        .req = job->req, .first_nonfinite = -1, .last_nonfinite = -1, .loss_scale = 1};
+    const bool drop = tally[T_BAD_STATS] > 0;
     if (!job->req->only_matmul) {
         BST_TRY(k->comm->ops->all_reduce(k->comm, k->grad, k->params->trained_bytes));
-        BST_TRY(bst_rank_norms(k, &c));
-        c.skipped = c.skipped || tally[T_BAD_STATS] > 0;
-        /* From here on a rank may have moved; until all have, the state is in doubt. */
-        BST_TRY(k->comm->ops->barrier(k->comm));
-        enum bst_err err = c.skipped ? BST_OK : bst_rank_commit(k, &c);
-        if (err) {
-            atomic_store(&k->t->broken, true);
-            return err;
-        }
+        BST_TRY(k->t->cfg.backend->commit ? commit_there(k, &c, drop) : commit_here(k, &c, drop));
     }
-    if (k->rank == 0)
+    if (k->rank == 0) {
         report(k, job, &c, tally);
+        job->after = c.after;
+    }
     return BST_OK;
 }
 
@@ -276,7 +309,7 @@ static enum bst_err check_stats(struct rank *k, double *tally)
 
 static enum bst_err update_job(struct rank *k, void *arg)
 {
-    const struct job *job = arg;
+    struct job *job = arg;
     double tally[T_ALL] = {0};
     double waited = bst_loader_waited(k->loader[BST_TRAIN]);
     const struct bst_param_table *p = k->params;
@@ -333,7 +366,7 @@ enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_r
     bst_trace_room(t, req->batch);
     BST_TRY(bst_ranks_do(t, t->cfg.ranks, update_job, &job));
     if (!req->only_matmul) {
-        t->optim_steps += !out->skipped;
+        t->commits = job.after;
         t->weight_norms = false;
         for (int i = 0; i < t->ranks[0].params->n_trained; i++)
             t->layers[i].grad_norm = sqrt(t->ranks[0].sum_squares[i]);

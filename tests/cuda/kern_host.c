@@ -125,6 +125,12 @@ static void pointwise(enum kern_type type, const struct kern_pointwise *a)
         kern_pointwise_oct(a, type, (size_t)i, a->count - i < GROUP ? (int)(a->count - i) : GROUP);
 }
 
+static void cast(enum kern_type type, const struct kern_cast *a)
+{
+    for (int64_t i = 0; i < a->count; i += GROUP)
+        kern_cast_oct(a, type, (size_t)i, a->count - i < GROUP ? (int)(a->count - i) : GROUP);
+}
+
 static void max_pool(enum kern_type type, const struct kern_max_pool *a)
 {
     for (int64_t n = 0; n < a->n; n++)
@@ -240,6 +246,90 @@ static void sum_squares(enum kern_type type, const struct kern_sum_squares *a)
     for (int t = 0; t < a->n; t++)
         for (int b = 0; b < KERN_SQUARES_BLOCKS; b++)
             a->partial[t * KERN_SQUARES_BLOCKS + b] = block_of_squares(a->x[t], a->count[t], b);
+}
+
+static void grad_squares(enum kern_type type, const struct kern_grad_squares *a)
+{
+    (void)type;
+    for (int t = 0; t < a->n; t++)
+        for (int b = 0; b < KERN_SQUARES_BLOCKS; b++)
+            a->partial[(size_t)t * KERN_SQUARES_BLOCKS + (size_t)b] =
+                block_of_squares(a->grad + a->param[t].offset, a->param[t].count, b);
+}
+
+static void decide(enum kern_type type, const struct kern_decide *a)
+{
+    const double unscale = 1 / a->scaler->scale;
+    double total = 0;
+    int first = -1, last = -1, zeros = 0;
+
+    (void)type;
+    for (int i = 0; i < a->n; i++) {
+        double sum = 0;
+
+        for (int k = 0; k < KERN_SQUARES_BLOCKS; k++)
+            sum += a->partial[(size_t)i * KERN_SQUARES_BLOCKS + (size_t)k];
+        sum *= unscale * unscale;
+        a->sum[i] = sum;
+        if (a->param[i].frozen)
+            continue;
+        total += sum;
+        zeros += sum == 0;
+        if (!kern_is_finite(sum)) {
+            first = first < 0 ? i : first;
+            last = i;
+        }
+    }
+    kern_decide_all(a, total, first, last, zeros);
+}
+
+/* A span's sums for the elements that one block of the grid takes. */
+static void block_of_norms(const struct kern_optim *a, const struct kern_part *p,
+                           const struct kern_span *s, int block, double *out)
+{
+    const int64_t threads = (int64_t)KERN_SQUARES_BLOCKS * KERN_THREADS;
+
+    out[0] = out[1] = 0;
+    for (int64_t from = (int64_t)block * KERN_THREADS; from < p->count; from += threads)
+        for (int64_t i = from; i < p->count && i < from + KERN_THREADS; i++)
+            kern_norms_at(a, p, s, i, &out[0], &out[1]);
+}
+
+static float ratio_of(const struct kern_optim *a, const struct kern_span *s, const double *part)
+{
+    double ww = 0, mm = 0;
+
+    for (int b = 0; b < KERN_SQUARES_BLOCKS; b++) {
+        ww += part[2 * b];
+        mm += part[2 * b + 1];
+    }
+    return kern_ratio(a->rules, s, ww, mm);
+}
+
+static void optim(enum kern_type type, const struct kern_optim *a)
+{
+    (void)type;
+    for (int t = 0; t < a->n && !a->decision->skip; t++) {
+        const struct kern_span *s = &a->span[t];
+        const struct kern_part p = kern_part_of(a, s);
+        double *part = a->partial + (size_t)2 * (size_t)t * KERN_SQUARES_BLOCKS;
+
+        if (a->sweep == KERN_SWEEP_NORMS) {
+            for (int b = 0; b < KERN_SQUARES_BLOCKS; b++)
+                block_of_norms(a, &p, s, b, part + (size_t)2 * (size_t)b);
+            continue;
+        }
+        const float ratio = a->sweep == KERN_SWEEP_WEIGHTS ? ratio_of(a, s, part) : 1;
+        for (int64_t i = 0; i < p.count; i++)
+            kern_optim_at(a, &p, s, ratio, i);
+    }
+}
+
+static void keep(enum kern_type type, const struct kern_keep *a)
+{
+    (void)type;
+    if (!a->decision->skip)
+        memcpy(a->dst, a->src, (size_t)a->count * sizeof *a->dst);
 }
 
 static void sum_doubles(enum kern_type type, const struct kern_sum_doubles *a)

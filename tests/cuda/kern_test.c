@@ -272,6 +272,37 @@ static void element_by_element_rounds_once(void **state)
     }
 }
 
+/* Down as every element alone; back exactly, or added in fp32. Nothing behind the end. */
+static void casts_round_once_and_come_back(void **state)
+{
+    static struct pair p;
+    static float wide[MOST], back[MOST];
+    enum { N = 1003 };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const enum kern_type type = half_types[i];
+        struct kern_cast a = {wide, p.out16[0], N, false, false};
+
+        fill(&p, type, (uint64_t)i);
+        for (int k = 0; k < MOST; k++)
+            wide[k] = p.in[0][k] * 1.2345F + p.in[1][k] * 1e-3F;
+        memcpy(p.out[0], wide, sizeof wide);
+        launch("cast", type, &a);
+        same(&p, 0, N, "cast", 0);
+        memcpy(back, p.in[2], sizeof back);
+        a = (struct kern_cast){p.out16[0], back, N, true, false};
+        launch("cast", type, &a);
+        for (int k = 0; k < N; k++)
+            assert_true(back[k] == from16(p.out16[0][k], type));
+        a.add = true;
+        launch("cast", type, &a);
+        for (int k = 0; k < N; k++)
+            assert_true(back[k] == 2 * from16(p.out16[0][k], type));
+        assert_true(back[N] == p.in[2][N]);
+    }
+}
+
 static void pooling_rounds_once(void **state)
 {
     static struct pair p;
@@ -348,6 +379,7 @@ int main(void)
         cmocka_unit_test(rounding_is_to_nearest_even),
         cmocka_unit_test(batch_norm_rounds_once),
         cmocka_unit_test(element_by_element_rounds_once),
+        cmocka_unit_test(casts_round_once_and_come_back),
         cmocka_unit_test(pooling_rounds_once),
         cmocka_unit_test(mean_pooling_rounds_once),
         cmocka_unit_test(images_round_once_and_are_padded),

@@ -16,9 +16,18 @@ void net_must(enum bst_err err, const char *what)
     exit(1);
 }
 
+static enum bst_precision precision;
+
+void net_use_precision(enum bst_precision p)
+{
+    precision = p;
+}
+
 void net_open(struct net_rig *r, const struct bst_backend *b, int threads)
 {
-    struct bst_be_cfg cfg = {.threads = threads};
+    struct bst_be_cfg cfg = {.threads = threads,
+                             .precision =
+                                 BST_HAS_PRECISION(b, precision) ? precision : BST_PRECISION_FP32};
     *r = (struct net_rig){.b = b, .describe = b->describe};
     net_must(b->open(&cfg, &r->be), b->name);
 }

@@ -29,6 +29,8 @@ struct net_batch { /* images and labels of any number of samples, owned */
 
 void net_must(enum bst_err err, const char *what);
 
+/* Of every rig opened from now on whose backend has it; the others compute as always. */
+void net_use_precision(enum bst_precision p);
 void net_open(struct net_rig *r, const struct bst_backend *b, int threads);
 /* Takes the graph; the program's number. */
 int net_compile(struct net_rig *r, struct bst_graph *g, const struct bst_compile_opts *o);

@@ -26,6 +26,10 @@ struct op_case {
     /* Terms of the longest sum behind a result. */
     double (*terms)(const struct op_size *s);
     double budget; /* allowed error = budget · (1 + √terms) · 2⁻²⁴ · largest |result| */
+    /* A precision of 16 bits: how often a result is rounded to it on its way to where it is read.
+     * Its sums are fp32's all the same, so that each rounding adds a unit of the format and nothing
+     * else: no part of the allowance grows with the length of a sum but what `budget` gives. */
+    int roundings;
 };
 
 extern const struct op_case op_cases[];

@@ -14,9 +14,21 @@ void rig_must(enum bst_err err, const char *what)
     exit(1);
 }
 
+static enum bst_precision precision;
+
+void rig_use_precision(enum bst_precision p)
+{
+    precision = p;
+}
+
+enum bst_precision rig_precision(const struct bst_backend *b)
+{
+    return BST_HAS_PRECISION(b, precision) ? precision : BST_PRECISION_FP32;
+}
+
 void rig_open(struct rig *r, const struct bst_backend *b, int threads, unsigned variant)
 {
-    struct bst_be_cfg cfg = {.threads = threads};
+    struct bst_be_cfg cfg = {.threads = threads, .precision = rig_precision(b)};
     *r = (struct rig){.b = b, .blocked = variant & RIG_BLOCKED};
     rig_must(b->open(&cfg, &r->be), b->name);
     r->table.slots = bst_xcalloc(RIG_MAX_VALUES, sizeof *r->table.slots);

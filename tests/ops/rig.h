@@ -38,6 +38,9 @@ enum {
     RIG_N_VARIANTS = 16,
 };
 
+/* Of every rig opened from now on whose backend has it; the others compute as always. */
+void rig_use_precision(enum bst_precision p);
+enum bst_precision rig_precision(const struct bst_backend *b);
 void rig_open(struct rig *r, const struct bst_backend *b, int threads, unsigned variant);
 int rig_param(struct rig *r, enum bst_param_kind kind,
               const struct bst_shape *s); /* trained ones first */

@@ -1,5 +1,5 @@
 /* Every instruction and every flat function of a backend against ref64, over odd sizes, in all
- * layouts, in place and not, overwriting and adding.   test_ops BACKEND [OP | images]
+ * layouts, in place and not, overwriting and adding.   test_ops BACKEND [OP | images [PRECISION]]
  * "images": all but the operations over sequences.
  *
  * ref is held to a tighter budget than the others: as the specification it rounds once. */
@@ -25,14 +25,32 @@ struct outcome {
     double worst; /* error in units of its allowance */
 };
 
-/* Reals that a float holds exactly, so that both sides start from the same numbers. */
+/* Bits of mantissa behind the point of a precision of 16 bits; else 0. */
+static int half_bits(const struct bst_backend *b)
+{
+    const enum bst_precision p = rig_precision(b);
+    return p == BST_PRECISION_FP16 ? 10 : p == BST_PRECISION_BF16 ? 7 : 0;
+}
+
+/* The backend that is tested: what goes into it is rounded to its precision beforehand. */
+static const struct bst_backend *tested;
+
+static double representable(double v)
+{
+    int exponent, bits = half_bits(tested);
+    double m = frexp(v, &exponent); /* 0.5 … 1 */
+    return bits ? ldexp(rint(ldexp(m, bits + 1)), exponent - bits - 1) : (double)(float)v;
+}
+
+/* Reals that the precision holds exactly, so that both sides start from the same numbers. Those
+ * that are fp32 on every backend come out of it no worse. */
 static void fill(struct bst_rng *rng, double *x, int64_t n, enum bst_param_kind kind, bool ties)
 {
     for (int64_t i = 0; i < n; i++) {
         double v = bst_rng_normal(rng);
         if (kind == BST_PARAM_BN_VAR)
             v = 0.5 + fabs(v);
-        x[i] = ties ? floor(v * 2) / 2 : (double)(float)v;
+        x[i] = ties ? floor(v * 2) / 2 : representable(v);
     }
 }
 
@@ -125,7 +143,10 @@ static double difference(const double *got, const double *want, int64_t n, doubl
 static void judge(struct outcome *o, const struct op_case *oc, const struct op_size *s,
                   unsigned variant, bool strict, const char *what, int k, double error)
 {
+    int half = half_bits(tested);
     double allowed = oc->budget * (strict ? 1 : 1 + sqrt(oc->terms(s))) * SINGLE_EPS;
+    if (half)
+        allowed += oc->roundings * ldexp(1, -half - 1);
     if (error / (allowed > 0 ? allowed : SINGLE_EPS) > o->worst)
         o->worst = error / (allowed > 0 ? allowed : SINGLE_EPS);
     if (error <= allowed)
@@ -397,18 +418,33 @@ static int run_table(const struct bst_backend *b, const struct op_case *cases, i
     return failures;
 }
 
+static int usage(void)
+{
+    fprintf(stderr, "usage: test_ops BACKEND [OP | images [PRECISION]]\n");
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
-    int failures = 0;
-    if (argc < 2) {
-        fprintf(stderr, "usage: test_ops BACKEND [OP | images]\n");
-        return 2;
-    }
+    int failures = 0, p = 0;
+    if (argc < 2)
+        return usage();
+    while (argc > 3 && p < BST_N_PRECISIONS &&
+           strcmp(argv[3], bst_precision_name((enum bst_precision)p)))
+        p++;
+    if (p == BST_N_PRECISIONS)
+        return usage();
     const struct bst_backend *b = bst_backend_find(argv[1]);
     if (!b) {
         printf("this build has no backend %s\n", argv[1]);
         return 77;
     }
+    if (!BST_HAS_PRECISION(b, (enum bst_precision)p)) {
+        printf("%s does not compute in %s\n", b->name, argv[3]);
+        return 1;
+    }
+    tested = b;
+    rig_use_precision((enum bst_precision)p);
     const bool images = argc > 2 && !strcmp(argv[2], "images");
     const char *only = argc > 2 && !images ? argv[2] : NULL;
     failures += run_table(b, op_cases, n_op_cases, only);

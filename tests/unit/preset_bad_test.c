@@ -15,7 +15,9 @@
 static const char *const nets[] = {"resnet8", "resnet18", "resnet50", NULL};
 static const char *const formats[] = {"idx", "cifar10", "imagefolder", "shapes", NULL};
 static const char *const backends[] = {"cpu", "ref", "ref64", NULL};
-static const struct bst_preset_env env = {.nets = nets, .formats = formats, .backends = backends};
+static const unsigned precisions[] = {0, 0, 0};
+static const struct bst_preset_env env = {
+    .nets = nets, .formats = formats, .backends = backends, .precisions = precisions};
 
 static struct bst_preset p;
 
@@ -195,7 +197,12 @@ static const struct {
     {"lr_scheduler: cosin\n",
      "p.yaml:1:15: error: lr_scheduler: 'cosin' is not constant, cosine, linear, "
      "multistep, inverse-sqrt, noam or one-cycle; did you mean 'cosine'?\n"},
-    {"precision: bf16\n", "p.yaml:1:12: error: precision: 'bf16' is not fp32\n"},
+    {"precision: int8\n",
+     "p.yaml:1:12: error: precision: 'int8' is not fp32, tf32, fp16 or bf16\n"},
+    {"devices: {backend: ref}\nprecision: bf16\n",
+     "p.yaml:2:1: error: precision: bf16 needs devices.backend: cuda; ref computes in fp32\n"},
+    {"precision: fp16\n",
+     "p.yaml:1:1: error: precision: fp16 needs devices.backend: cuda; cpu computes in fp32\n"},
     {"model: {name: resnet5}\n",
      "p.yaml:1:9: error: model.name: 'resnet5' is not resnet8, resnet18 or "
      "resnet50; did you mean 'resnet8'?\n"},

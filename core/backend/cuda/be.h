@@ -27,13 +27,16 @@ struct bst_be {
     cudnnHandle_t dnn;
     cudnnBackendDescriptor_t device_props;
     cublasLtHandle_t lt;
-    enum kern_type type; /* of activations */
+    enum kern_type type; /* of activations and of what products are made of */
+    bool tf32;           /* fp32's factors may be rounded to TF32 */
     /* Small results, on the device and where they are read. */
     struct kern_loss *loss, *loss_host;
     bool loss_is_pending;
-    int64_t loss_per_sample;  /* rows */
-    double *sums, *sums_host; /* on the device with the partial sums behind them */
-    float *sum_chunk;         /* CUDA_SUM_CHUNK bytes, made when first needed */
+    int64_t loss_per_sample;    /* rows */
+    double *sums, *sums_host;   /* on the device with the partial sums behind them */
+    float *sum_chunk;           /* CUDA_SUM_CHUNK bytes, made when first needed */
+    struct kern_scaler *scaler; /* on the device: what one commit leaves to the next */
+    struct cuda_update *update; /* optim.c's, made when first needed */
 };
 
 /* How a tensor lies in memory. Plain is fp32 in the order of the shape; every other layout has the
@@ -69,7 +72,8 @@ struct cuda_handle {
     struct cuda_form form;  /* of the tensor the instruction is about */
     struct cuda_form other; /* of a second one */
     int chunks;
-    size_t workspace; /* bytes of the scratch that are the library's; the instruction's follow */
+    size_t workspace;  /* bytes of the scratch that are the library's; the instruction's follow */
+    int64_t factor[2]; /* elements of a product's */
 };
 
 struct cuda_op {
@@ -137,8 +141,17 @@ enum bst_err cuda_download(struct bst_be *be, void *dst, const void *src, size_t
 enum bst_err cuda_wait(struct bst_be *be);
 enum bst_err cuda_memory(struct bst_be *be, uint64_t *bytes);
 
+/* Numbers in fp32 to the context's type, or back ([+] added to what is there). */
+enum bst_err cuda_narrow(struct bst_be *be, void *dst, const float *src, int64_t count);
+enum bst_err cuda_widen(struct bst_be *be, float *dst, const void *src, int64_t count, bool add);
+
+static inline bool cuda_is_mixed(const struct bst_be *be)
+{
+    return be->type != KERN_F32;
+}
+
 /* product.c: D = op(A) · op(B) [+ bias, one a row of D], column-major as cuBLASLt counts: A is m×k,
- * B k×n, D m×n after their transpositions, fp32. */
+ * B k×n, D m×n after their transpositions. A and B are of the context's type, D and bias fp32. */
 struct cuda_product_ask {
     bool transpose_a, transpose_b, bias;
     int64_t m, n, k;
@@ -153,7 +166,7 @@ BST_MUST_USE enum bst_err cuda_product_run(struct bst_be *be, const struct cuda_
 /* loss.c: waits for what the program asked for and gives its loss to the step. */
 enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step);
 
-/* flat.c, plain.c: the slots of struct bst_backend of the same names. */
+/* flat.c, optim.c, plain.c: the slots of struct bst_backend of the same names. */
 enum bst_err cuda_sum(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
                       size_t bytes);
 enum bst_err cuda_scale(struct bst_be *be, void *dst, double factor, size_t bytes);
@@ -163,6 +176,13 @@ enum bst_err cuda_sum_squares_each(struct bst_be *be, const void *const *x, cons
                                    int n, double *out);
 enum bst_err cuda_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, void *v, const void *g,
                       size_t bytes);
+enum bst_err cuda_optimize(struct bst_be *be, const struct bst_optim *how,
+                           const struct bst_span *spans, int n_spans,
+                           const struct bst_optim_blocks *blocks);
+enum bst_err cuda_commit(struct bst_be *be, const struct bst_commit *how);
+enum bst_err cuda_committed(struct bst_be *be, struct bst_commit_result *out);
+enum bst_err cuda_set_commit_state(struct bst_be *be, const struct bst_commit_state *s);
+void cuda_update_free(struct cuda_update *u); /* NULL is fine */
 enum bst_err cuda_export_plain(struct bst_be *be, const struct bst_param_slot *slot, const void *at,
                                double *out);
 enum bst_err cuda_import_plain(struct bst_be *be, const struct bst_param_slot *slot,

@@ -1,6 +1,11 @@
 /* Convolutions: one cuDNN plan an instruction, chosen by its heuristics when the program is
  * compiled, its workspace a part of the program's arena. Only plans that give the same bits each
- * time; fp32 is fp32, not TF32. */
+ * time; fp32 is fp32, and TF32 only where it was asked for.
+ *
+ * Filters and their gradients are fp32 in memory, in the order that the library takes. In 16 bits
+ * an instruction rounds its filter into the scratch, six bytes of traffic a weight beside the
+ * hundreds of reads that a weight is used in; a gradient is made there and becomes fp32 behind it,
+ * since no engine writes one in fp32. */
 #include "core/backend/cuda/be.h"
 
 enum direction { FORWARD, BY_DATA, BY_FILTER };
@@ -61,7 +66,7 @@ static enum bst_err find_plan(struct bst_be *be, const struct conv *c, enum dire
     struct cuda_dnn_graph *g = cuda_dnn_graph_new();
     int n = 0;
 
-    if (be->type == KERN_F32)
+    if (be->type == KERN_F32 && !be->tf32)
         wish.refuse |= CUDA_DNN_NOTES_INEXACT;
     enum bst_err err = build(be, c, way, beta, g);
     if (!err)
@@ -85,6 +90,43 @@ static struct cuda_dnn_window window_of(const struct bst_instr *in)
     return (struct cuda_dnn_window){in->window.stride, in->window.pad};
 }
 
+/* As it is kept, whatever the library multiplies. */
+static uint32_t filter_layout(enum cuda_pad pad)
+{
+    return cuda_layout(KERN_F32, pad);
+}
+
+static int64_t filter_count(const struct cuda_handle *h)
+{
+    return h->form.n * h->form.pixels * (int64_t)h->form.c_stored;
+}
+
+/* The plan's workspace, and in 16 bits the filter behind it. */
+static enum bst_err give_scratch(struct bst_be *be, const struct conv *c, struct bst_wants *w,
+                                 struct cuda_handle *h)
+{
+    BST_TRY(cuda_form_of(filter_layout(c->pad), c->filter, &h->form));
+    h->workspace = cuda_round_up((size_t)h->plan.workspace);
+    w->scratch_bytes =
+        cuda_is_mixed(be) ? h->workspace + 2 * (size_t)filter_count(h) : (size_t)h->plan.workspace;
+    return BST_OK;
+}
+
+static void *behind_workspace(const struct cuda_handle *h, const struct bst_call *c)
+{
+    return (char *)c->scratch + h->workspace;
+}
+
+static enum bst_err rounded_filter(struct bst_be *be, const struct cuda_handle *h,
+                                   const struct bst_call *c, void **out)
+{
+    *out = c->src[1];
+    if (!cuda_is_mixed(be))
+        return BST_OK;
+    *out = behind_workspace(h, c);
+    return cuda_narrow(be, *out, c->src[1], filter_count(h));
+}
+
 static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
                                  const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                                  struct cuda_handle *h)
@@ -93,11 +135,11 @@ static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
                            cuda_dst_shape(p, in, 0), pad_of(be, w->src[0]), window_of(in)};
 
     (void)accumulate;
-    w->src[0] = w->src[1] = cuda_layout(be->type, c.pad);
+    w->src[0] = cuda_layout(be->type, c.pad);
+    w->src[1] = filter_layout(c.pad);
     w->dst[0] = cuda_layout(be->type, CUDA_PAD_NONE);
     BST_TRY(find_plan(be, &c, FORWARD, 0, &h->plan));
-    w->scratch_bytes = (size_t)h->plan.workspace;
-    return BST_OK;
+    return give_scratch(be, &c, w, h);
 }
 
 static enum bst_err data_describe(struct bst_be *be, const struct bst_program *p,
@@ -109,14 +151,14 @@ static enum bst_err data_describe(struct bst_be *be, const struct bst_program *p
 
     (void)accumulate;
     w->src[0] = cuda_layout(be->type, CUDA_PAD_NONE);
-    w->src[1] = w->dst[0] = cuda_layout(be->type, c.pad);
+    w->src[1] = filter_layout(c.pad);
+    w->dst[0] = cuda_layout(be->type, c.pad);
     BST_TRY(find_plan(be, &c, BY_DATA, 0, &h->plan));
-    w->scratch_bytes = (size_t)h->plan.workspace;
-    return BST_OK;
+    return give_scratch(be, &c, w, h);
 }
 
-/* Where the library has no plan that adds, the gradient is made in the scratch and added by a
- * kernel of ours. */
+/* In 16 bits, and where the library has no plan that adds, the gradient is made in the scratch and
+ * a kernel of ours takes it to its place. */
 static enum bst_err weight_describe(struct bst_be *be, const struct bst_program *p,
                                     const struct bst_instr *in, bool accumulate,
                                     struct bst_wants *w, struct cuda_handle *h)
@@ -125,12 +167,12 @@ static enum bst_err weight_describe(struct bst_be *be, const struct bst_program 
                            cuda_src_shape(p, in, 1), pad_of(be, w->src[0]), window_of(in)};
     size_t add = 0;
 
-    w->src[0] = w->dst[0] = cuda_layout(be->type, c.pad);
+    w->src[0] = cuda_layout(be->type, c.pad);
+    w->dst[0] = filter_layout(c.pad);
     w->src[1] = cuda_layout(be->type, CUDA_PAD_NONE);
-    BST_TRY(cuda_form_of(w->dst[0], c.filter, &h->form));
     BST_TRY(find_plan(be, &c, BY_FILTER, 0, &h->plan));
-    h->workspace = cuda_round_up((size_t)h->plan.workspace);
-    if (accumulate || in->adds) {
+    BST_TRY(give_scratch(be, &c, w, h));
+    if (!cuda_is_mixed(be) && (accumulate || in->adds)) {
         enum bst_err err = find_plan(be, &c, BY_FILTER, 1, &h->plan_add);
 
         if (err && err != BST_E_UNSUPPORTED)
@@ -138,7 +180,7 @@ static enum bst_err weight_describe(struct bst_be *be, const struct bst_program 
         add = err ? h->workspace + cuda_layout_bytes(be, w->dst[0], c.filter)
                   : (size_t)h->plan_add.workspace;
     }
-    w->scratch_bytes = add > (size_t)h->plan.workspace ? add : (size_t)h->plan.workspace;
+    w->scratch_bytes = add > w->scratch_bytes ? add : w->scratch_bytes;
     return BST_OK;
 }
 
@@ -153,25 +195,33 @@ static enum bst_err run_plan(struct bst_be *be, const struct cuda_dnn_plan *plan
 
 static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    return run_plan(be, &h->plan, c->src[0], c->src[1], c->dst[0], c->scratch);
+    void *filter;
+
+    BST_TRY(rounded_filter(be, h, c, &filter));
+    return run_plan(be, &h->plan, c->src[0], filter, c->dst[0], c->scratch);
 }
 
 static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    return run_plan(be, &h->plan, c->dst[0], c->src[1], c->src[0], c->scratch);
+    void *filter;
+
+    BST_TRY(rounded_filter(be, h, c, &filter));
+    return run_plan(be, &h->plan, c->dst[0], filter, c->src[0], c->scratch);
 }
 
 static enum bst_err weight_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    if (!cuda_adds(c, 0))
+    const bool mixed = cuda_is_mixed(be), adds = cuda_adds(c, 0);
+
+    if (!mixed && !adds)
         return run_plan(be, &h->plan, c->src[0], c->dst[0], c->src[1], c->scratch);
     if (h->plan_add.desc)
         return run_plan(be, &h->plan_add, c->src[0], c->dst[0], c->src[1], c->scratch);
-    void *made = (char *)c->scratch + h->workspace;
-    const struct kern_accumulate a = {c->dst[0], made,
-                                      h->form.n * h->form.pixels * (int64_t)h->form.c_stored};
+    void *made = behind_workspace(h, c);
+    const struct kern_accumulate a = {c->dst[0], made, filter_count(h)};
     BST_TRY(run_plan(be, &h->plan, c->src[0], made, c->src[1], c->scratch));
-    return cuda_fail(kern_run_accumulate(be->stream, be->type, &a), "adding up gradients");
+    return mixed ? cuda_widen(be, c->dst[0], made, filter_count(h), adds)
+                 : cuda_fail(kern_run_accumulate(be->stream, KERN_F32, &a), "adding up gradients");
 }
 
 const struct cuda_op cuda_op_conv_fwd = {fwd_describe, fwd_run};

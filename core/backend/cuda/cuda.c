@@ -69,6 +69,7 @@ const struct bst_backend bst_backend_cuda = {
     .about = "cuDNN, cuBLASLt and own kernels on NVIDIA GPUs",
     .elem_bytes = sizeof(float),
     .own_memory = true,
+    .precisions = 1u << BST_PRECISION_TF32 | 1u << BST_PRECISION_FP16 | 1u << BST_PRECISION_BF16,
     .describe = {describe, release, cuda_layout_bytes, CUDA_ALIGNMENT},
     .open = cuda_open,
     .close = cuda_close,
@@ -88,4 +89,8 @@ const struct bst_backend bst_backend_cuda = {
     .sum_squares = cuda_sum_squares,
     .sum_squares_each = cuda_sum_squares_each,
     .sgd = cuda_sgd,
+    .optimize = cuda_optimize,
+    .commit = cuda_commit,
+    .committed = cuda_committed,
+    .set_commit_state = cuda_set_commit_state,
 };

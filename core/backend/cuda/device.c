@@ -60,8 +60,17 @@ static enum bst_err open_libraries(struct bst_be *be)
     return BST_OK;
 }
 
+static enum bst_err open_scaler(struct bst_be *be)
+{
+    const struct bst_commit_state start = {.loss_scale = 1};
+
+    BST_TRY(cuda_fail(cudaMalloc((void **)&be->scaler, sizeof *be->scaler), "cuda"));
+    return cuda_set_commit_state(be, &start);
+}
+
 static enum bst_err open_small(struct bst_be *be)
 {
+    BST_TRY(open_scaler(be));
     BST_TRY(cuda_fail(cudaMalloc((void **)&be->loss, sizeof *be->loss), "cuda"));
     BST_TRY(cuda_fail(
         cudaHostAlloc((void **)&be->loss_host, sizeof *be->loss_host, cudaHostAllocDefault),
@@ -84,7 +93,10 @@ enum bst_err cuda_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     BST_TRY(cuda_fail(cudaSetDevice(device), "cuda: choosing the device"));
     be = bst_xalloc(sizeof *be);
     be->device = device;
-    be->type = KERN_F32;
+    be->type = cfg->precision == BST_PRECISION_FP16   ? KERN_F16
+               : cfg->precision == BST_PRECISION_BF16 ? KERN_BF16
+                                                      : KERN_F32;
+    be->tf32 = cfg->precision == BST_PRECISION_TF32;
     enum bst_err err =
         cuda_fail(cudaStreamCreateWithFlags(&be->stream, cudaStreamNonBlocking), "cuda: a stream");
     if (!err)
@@ -109,6 +121,8 @@ void cuda_close(struct bst_be *be)
     cudaFree(be->sums);
     cudaFreeHost(be->sums_host);
     cudaFree(be->sum_chunk);
+    cudaFree(be->scaler);
+    cuda_update_free(be->update);
     if (be->lt)
         cublasLtDestroy(be->lt);
     cuda_dnn_device_free(be->device_props);

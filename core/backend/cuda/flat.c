@@ -51,6 +51,20 @@ enum bst_err cuda_scale(struct bst_be *be, void *dst, double factor, size_t byte
     return cuda_wait(be);
 }
 
+enum bst_err cuda_narrow(struct bst_be *be, void *dst, const float *src, int64_t count)
+{
+    const struct kern_cast a = {src, dst, count, false, false};
+
+    return cuda_fail(kern_run_cast(be->stream, be->type, &a), "rounding to 16 bits");
+}
+
+enum bst_err cuda_widen(struct bst_be *be, float *dst, const void *src, int64_t count, bool add)
+{
+    const struct kern_cast a = {src, dst, count, true, add};
+
+    return cuda_fail(kern_run_cast(be->stream, be->type, &a), "a gradient to fp32");
+}
+
 enum bst_err cuda_copy(struct bst_be *be, void *dst, const void *src, size_t bytes)
 {
     BST_TRY(cuda_fail(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, be->stream), "copy"));
@@ -104,6 +118,7 @@ enum bst_err cuda_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, voi
         .momentum = (float)how->momentum,
         .weight_decay = (float)how->weight_decay,
         .grad_factor = (float)how->grad_factor,
+        .v_factor = 1,
         .nesterov = how->nesterov,
         .first = how->first,
     };

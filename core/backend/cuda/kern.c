@@ -98,14 +98,34 @@ FLAT(max_pool, a->n * a->oh * a->ow * a->c)
 FLAT(max_pool_bwd, a->n * a->ih * a->iw * a->c)
 FLAT(avg_pool, a->n * a->c)
 FLAT(avg_pool_bwd, a->n * a->pixels * a->c)
+FLAT(cast, groups(a->count))
 BLOCKS(softmax, (unsigned)a->n)
 BLOCKS(loss_sum, 1)
 FLAT(bias_grad, a->k)
 FLAT(reorder, a->n * a->pixels * a->c_dst)
 FLAT(sgd, a->count)
+FLAT(keep, a->count)
+BLOCKS(decide, 1)
 BLOCKS(sum_doubles, (unsigned)a->n)
 FLAT(scale, a->count)
 FLAT(accumulate, a->count)
+
+cudaError_t kern_run_grad_squares(cudaStream_t stream, enum kern_type type,
+                                  const struct kern_grad_squares *a)
+{
+    const dim3 grid = {KERN_SQUARES_BLOCKS, (unsigned)a->n, 1};
+
+    return kern_start(KERN_ID_grad_squares, type, grid, line(KERN_THREADS), a, stream);
+}
+
+/* Norms have as many partial sums as blocks. */
+cudaError_t kern_run_optim(cudaStream_t stream, enum kern_type type, const struct kern_optim *a)
+{
+    const dim3 grid = {a->sweep == KERN_SWEEP_NORMS ? KERN_SQUARES_BLOCKS : blocks_for(a->most),
+                       (unsigned)a->n, 1};
+
+    return kern_start(KERN_ID_optim, type, grid, line(KERN_THREADS), a, stream);
+}
 
 cudaError_t kern_run_sum_squares(cudaStream_t stream, enum kern_type type,
                                  const struct kern_sum_squares *a)

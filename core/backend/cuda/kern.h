@@ -150,7 +150,9 @@ struct kern_loss { /* of a micro-batch, on the device until it is read */
 };
 /* dz (may be NULL) = (p - target) · grad_scale; 0 in rows past n_valid or with the label `ignored`
  */
+struct kern_scaler;
 struct kern_softmax {
+    const struct kern_scaler *scaler; /* dz is multiplied by its scale; NULL: by nothing */
     const float *z;
     const int32_t *labels;
     float *dz;
@@ -186,12 +188,90 @@ struct kern_reorder {
     bool add;
 };
 
+/* fp32 to the launch's type, or (`widen`) back. */
+struct kern_cast {
+    const void *src;
+    void *dst;
+    int64_t count;
+    bool widen, add;
+};
+
 struct kern_sgd { /* backend.h's struct bst_sgd */
     float *w, *v;
     const float *g;
     int64_t count;
     float lr, momentum, weight_decay, grad_factor;
+    float v_factor; /* v ·= this beforehand */
     bool nesterov, first;
+};
+
+/* An update's end (core/backend/commit.h). What the host gives lies in device memory, so that one
+ * that was captured takes what is there when it runs. Offsets and counts are in floats. */
+struct kern_param { /* that is trained */
+    int64_t offset, count;
+    int32_t frozen;
+};
+struct kern_span {
+    int64_t offset, count;
+    float lr, weight_decay;
+    int32_t trusted;
+};
+struct kern_rules {
+    int32_t kind; /* enum bst_optimizer */
+    int32_t nesterov;
+    float momentum, v_factor, epsilon, keep_m, keep_v; /* keep_m: 1 - β1 */
+    double beta1, beta2, trust, max_norm;
+    int32_t scales, drop;
+};
+struct kern_scaler { /* from one update to the next */
+    double scale;
+    int64_t steps;
+    int32_t good;
+};
+struct kern_decision {
+    int32_t skip;
+    float grad_factor, unbias_m, unbias_root_v;
+    double norm, scale; /* the scale that the gradients have */
+    int32_t clipped, first_bad, last_bad, n_zero;
+    struct kern_scaler after;
+};
+
+struct kern_grad_squares { /* partial[param][block] */
+    const float *grad;
+    const struct kern_param *param;
+    double *partial;
+    int n;
+};
+struct kern_decide { /* and sum[param], unscaled */
+    const struct kern_rules *rules;
+    const struct kern_param *param;
+    const double *partial;
+    double *sum;
+    struct kern_scaler *scaler;
+    struct kern_decision *out;
+    int n;
+};
+
+/* The optimizer over all spans; nothing where the decision is to skip. Where rates depend on norms
+ * there are two sweeps: moments and partial[span][block][2] = ‖w‖², of what moves it; then the
+ * weights. */
+enum kern_sweep { KERN_SWEEP_ALL, KERN_SWEEP_NORMS, KERN_SWEEP_WEIGHTS };
+struct kern_optim {
+    enum kern_sweep sweep;
+    const struct kern_rules *rules;
+    const struct kern_decision *decision;
+    const struct kern_span *span;
+    float *w, *s0, *s1; /* s0: m or v of momentum; s1: v */
+    const float *g;
+    double *partial;
+    int64_t most; /* the largest span's count */
+    int n;
+};
+struct kern_keep { /* dst = src unless skipped */
+    const struct kern_decision *decision;
+    float *dst;
+    const float *src;
+    int64_t count;
 };
 #define KERN_SQUARES_TENSORS 64 /* of one launch */
 #define KERN_SQUARES_BLOCKS 128 /* partial sums of a tensor */
@@ -224,7 +304,8 @@ struct kern_accumulate { /* dst += src */
     X(image, 1) X(bn_stats, 1) X(bn_finish, 1) X(bn_apply, 1) \
     X(bn_bwd_sums, 1) X(bn_bwd_finish, 0) X(bn_bwd_apply, 1) \
     X(pointwise, 1) X(max_pool, 1) X(max_pool_bwd, 1) X(avg_pool, 1) X(avg_pool_bwd, 1) \
-    X(softmax, 0) X(loss_sum, 0) X(bias_grad, 0) X(reorder, 0) \
+    X(cast, 1) X(softmax, 0) X(loss_sum, 0) X(bias_grad, 0) X(reorder, 0) \
+    X(grad_squares, 0) X(decide, 0) X(optim, 0) X(keep, 0) \
     X(sgd, 0) X(sum_squares, 0) X(sum_doubles, 0) X(scale, 0) X(accumulate, 0)
 /* clang-format on */
 

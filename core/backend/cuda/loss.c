@@ -30,6 +30,7 @@ static enum bst_err ce_run(struct bst_be *be, struct cuda_handle *h, const struc
     const struct bst_shape *s = cuda_src_shape(c->p, c->in, 0);
     const int64_t rows = cuda_rows(s), per_sample = rows / s->d[0];
     const struct kern_softmax a = {
+        .scaler = be->type == KERN_F16 ? be->scaler : NULL,
         .z = c->src[0],
         .labels = c->scratch,
         .dz = c->in->n_dst ? c->dst[0] : NULL,

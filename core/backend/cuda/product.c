@@ -31,24 +31,29 @@ static enum bst_err set_how(cublasLtMatmulDesc_t how, cublasLtMatmulDescAttribut
     return lt_fail(cublasLtMatmulDescSetAttribute(how, name, value, bytes), "description");
 }
 
-static enum bst_err describe(const struct cuda_product_ask *ask, struct cuda_product *p)
+static enum bst_err describe(const struct bst_be *be, const struct cuda_product_ask *ask,
+                             struct cuda_product *p)
 {
+    static const cudaDataType types[] = {
+        [KERN_F32] = CUDA_R_32F, [KERN_F16] = CUDA_R_16F, [KERN_BF16] = CUDA_R_16BF};
+    const cudaDataType type = types[be->type];
+    const cublasComputeType_t compute =
+        be->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t a = ask->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t b = ask->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue =
         ask->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     const uint64_t m = (uint64_t)ask->m, n = (uint64_t)ask->n, k = (uint64_t)ask->k;
 
-    /* fp32 stays fp32: TF32 is a compute type of its own. */
-    BST_TRY(lt_fail(cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), "product"));
+    BST_TRY(lt_fail(cublasLtMatmulDescCreate(&p->how, compute, CUDA_R_32F), "product"));
     BST_TRY(set_how(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
     BST_TRY(set_how(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
     BST_TRY(set_how(p->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->a, CUDA_R_32F, ask->transpose_a ? k : m,
+    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->a, type, ask->transpose_a ? k : m,
                                                ask->transpose_a ? m : k,
                                                (int64_t)(ask->transpose_a ? k : m)),
                     "matrix A"));
-    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->b, CUDA_R_32F, ask->transpose_b ? n : k,
+    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->b, type, ask->transpose_b ? n : k,
                                                ask->transpose_b ? k : n,
                                                (int64_t)(ask->transpose_b ? n : k)),
                     "matrix B"));
@@ -81,7 +86,7 @@ static enum bst_err choose(struct bst_be *be, struct cuda_product *p)
 enum bst_err cuda_product_init(struct bst_be *be, const struct cuda_product_ask *ask,
                                struct cuda_product *out)
 {
-    enum bst_err err = describe(ask, out);
+    enum bst_err err = describe(be, ask, out);
 
     if (!err)
         err = choose(be, out);
