@@ -306,7 +306,7 @@ const struct bst_backend bst_backend_gpu_plan = {
     .elem_bytes = sizeof(float),
     .own_memory = true,
     .precisions = 1u << BST_PRECISION_TF32 | 1u << BST_PRECISION_FP16 | 1u << BST_PRECISION_BF16,
-    .describe = {describe, NULL, layout_bytes, ALIGNMENT},
+    .describe = {.describe = describe, .layout_bytes = layout_bytes, .alignment = ALIGNMENT},
     .open = be_open,
     .close = be_close,
     .info = be_info,

@@ -43,6 +43,10 @@ static int remake(struct again *a, int v)
 static void run_again(struct again *a, int i)
 {
     struct bst_instr in = a->from->p->instrs[i];
+    if (in.op == BST_I_BN_TRAIN && in.flags & BST_IF_STATS) {
+        in.flags &= ~(unsigned)BST_IF_STATS;
+        in.n_src--;
+    }
     for (int k = 0; k < in.n_src; k++)
         in.src[k] = remake(a, in.src[k]);
     if (in.op == BST_I_BN_TRAIN) {

@@ -31,6 +31,7 @@ struct bst_describe {
     void (*release)(struct bst_be *be, void *handle);
     size_t (*layout_bytes)(struct bst_be *be, uint32_t layout, const struct bst_shape *s);
     size_t alignment; /* of every offset; a power of two */
+    unsigned fuses;   /* BST_IF_SUM, BST_IF_STATS: of these forms, which it has at all */
 };
 
 #endif

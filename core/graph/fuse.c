@@ -1,6 +1,8 @@
 /* Batch norm takes in the ReLU behind it, the addition of a residual before that ReLU, and on the
  * way back the sum of two gradients that meet there: three passes over memory become one. A linear
- * layer takes in the GELU behind it. What a backend cannot do is taken apart again in layout.c. */
+ * layer takes in the GELU behind it. Where a backend has it, a convolution's data gradient takes in
+ * the sum instead, and forward it makes the sums that a batch norm starts with. What a backend
+ * cannot do is taken apart again in layout.c. */
 #include "core/graph/passes.h"
 
 #include "core/base/alloc.h"
@@ -109,6 +111,7 @@ static void fuse_relu_bwd(struct fuse *f, int at)
         fused.flags |= BST_IF_RESIDUAL;
         bst_instr_read(&fused, y);
         bst_instr_write(&fused, d);
+        f->uses[d]--; /* the batch norm's own */
     } else if (f->uses[d] != 1) {
         return;
     }
@@ -125,6 +128,42 @@ static void fuse_join(struct fuse *f, int at)
     bst_instr_read(bn, add->src[1]);
     bn->flags |= BST_IF_DY2;
     f->dead[add - p->instrs] = true;
+}
+
+/* The share of a gradient that a convolution makes last is added to the one that is there, which
+ * nothing else reads: a pass over memory less than to write it beside that and read both. */
+static void fuse_sum(struct fuse *f, int at)
+{
+    struct bst_program *p = f->c->p;
+    const struct bst_instr *add = &p->instrs[at];
+    for (int k = 0; k < 2; k++) {
+        const struct bst_instr *conv = sole_maker(f, add->src[k]);
+        const int other = add->src[!k], from = f->maker[other];
+        if (!conv || conv->op != BST_I_CONV_BWD_DATA || conv->flags || from < 0 ||
+            from > conv - p->instrs || f->uses[other] != 1)
+            continue;
+        struct bst_instr fused = *conv;
+        fused.flags = BST_IF_SUM;
+        bst_instr_read(&fused, other);
+        fused.dst[0] = add->dst[0];
+        replace(f, at, &fused, conv);
+        return;
+    }
+}
+
+static void fuse_stats(struct fuse *f, int at)
+{
+    static const struct bst_shape none = {0, {0}};
+    const int made = f->maker[f->c->p->instrs[at].src[0]];
+    if (made < 0 || f->c->p->instrs[made].op != BST_I_CONV_FWD || f->c->p->instrs[made].flags)
+        return;
+    const int sums = bst_pass_add_value(f->c, &none);
+    struct bst_instr *conv = &f->c->p->instrs[made], *bn = &f->c->p->instrs[at];
+    f->c->p->values[sums].raw = true;
+    conv->flags |= BST_IF_STATS;
+    bst_instr_write(conv, sums);
+    bn->flags |= BST_IF_STATS;
+    bst_instr_read(bn, sums);
 }
 
 /* A linear layer takes in the GELU behind it; what it was applied to stays, as a second result,
@@ -191,9 +230,17 @@ void bst_pass_fuse(struct bst_pass *c)
         else if (!f.dead[i] && p->instrs[i].op == BST_I_GELU_FWD)
             fuse_gelu(&f, i);
     }
+    for (int i = p->n_forward; i < p->n_instrs && c->d->fuses & BST_IF_SUM; i++) {
+        if (!f.dead[i] && p->instrs[i].op == BST_I_ADD)
+            fuse_sum(&f, i);
+    }
     for (int i = p->n_forward; i < p->n_instrs; i++) {
         if (!f.dead[i] && p->instrs[i].op == BST_I_BN_BWD)
             fuse_join(&f, i);
+    }
+    for (int i = 0; i < p->n_forward && c->d->fuses & BST_IF_STATS; i++) {
+        if (!f.dead[i] && p->instrs[i].op == BST_I_BN_TRAIN)
+            fuse_stats(&f, i);
     }
     sweep(&f);
     bst_free(f.uses);

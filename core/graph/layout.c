@@ -275,6 +275,37 @@ static enum bst_err emit_apart_bwd(struct layouter *l, struct bst_instr *in)
     return emit(l, in);
 }
 
+/* CONV_BWD_DATA+SUM → CONV_BWD_DATA; ADD. */
+static enum bst_err emit_apart_sum(struct layouter *l, struct bst_instr *in)
+{
+    struct bst_pass *c = l->c;
+    const struct bst_shape s = c->p->values[in->dst[0]].shape;
+    int dx = bst_pass_add_value(c, &s);
+    struct bst_instr add = {.op = BST_I_ADD, .scratch = -1, .name = in->name};
+    c->info[dx].forward = c->info[in->dst[0]].forward;
+    bst_instr_read(&add, in->src[--in->n_src]);
+    bst_instr_read(&add, dx);
+    bst_instr_write(&add, in->dst[0]);
+    in->flags = 0;
+    in->dst[0] = dx;
+    BST_TRY(emit(l, in));
+    return emit(l, &add);
+}
+
+/* A convolution without the sums; the batch norm behind it makes them itself. */
+static enum bst_err emit_apart_stats(struct layouter *l, struct bst_instr *in)
+{
+    l->c->info[in->dst[--in->n_dst]].gone = true;
+    in->flags &= ~(unsigned)BST_IF_STATS;
+    return emit(l, in);
+}
+
+static void drop_stats(struct bst_instr *in)
+{
+    in->n_src--;
+    in->flags &= ~(unsigned)BST_IF_STATS;
+}
+
 /* LINEAR_FWD+GELU → LINEAR_FWD; GELU_FWD. */
 static enum bst_err emit_apart_gelu(struct layouter *l, struct bst_instr *in)
 {
@@ -294,7 +325,18 @@ static enum bst_err emit_apart_gelu(struct layouter *l, struct bst_instr *in)
 static enum bst_err emit(struct layouter *l, struct bst_instr *in)
 {
     struct bst_wants w;
+    if (in->op == BST_I_BN_TRAIN && in->flags & BST_IF_STATS &&
+        l->c->info[in->src[in->n_src - 1]].gone)
+        drop_stats(in);
     enum bst_err err = ask(l->c, in, &w);
+    if (err == BST_E_UNSUPPORTED && in->flags & BST_IF_SUM)
+        return emit_apart_sum(l, in);
+    if (err == BST_E_UNSUPPORTED && in->op == BST_I_CONV_FWD && in->flags & BST_IF_STATS)
+        return emit_apart_stats(l, in);
+    if (err == BST_E_UNSUPPORTED && in->flags & BST_IF_STATS) {
+        drop_stats(in);
+        return emit(l, in);
+    }
     if (err == BST_E_UNSUPPORTED && in->flags & BST_IF_DY2)
         return emit_apart_join(l, in);
     if (err == BST_E_UNSUPPORTED && in->flags & BST_IF_GELU)

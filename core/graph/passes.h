@@ -10,6 +10,7 @@ struct bst_pass_value { /* beside each value of the program */
     int forward;        /* of a gradient: the value it belongs to, whose layout it follows; or -1 */
     bool again;         /* made by a second run */
     bool scratch;
+    bool gone;   /* sums that the backend does not make */
     bool input;  /* holds something before the first instruction (tests) */
     bool output; /* is read after the last one (tests) */
 };

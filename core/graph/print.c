@@ -33,6 +33,10 @@ static void print_instr(const struct bst_program *p, int i, struct bst_sb *out)
         bst_sb_add(out, " +relu");
     if (in->flags & BST_IF_DY2)
         bst_sb_add(out, " +dy2");
+    if (in->flags & BST_IF_SUM)
+        bst_sb_add(out, " +sum");
+    if (in->flags & BST_IF_STATS)
+        bst_sb_add(out, " +stats");
     if (in->flags & BST_IF_GELU)
         bst_sb_add(out, " +gelu");
     if (in->adds)

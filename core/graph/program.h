@@ -63,6 +63,10 @@ enum {
     BST_IF_DY2 = 4,      /* BN_BWD: the incoming gradient is dy + dy2 (dy2 is the last source) */
     BST_IF_AGAIN = 8,    /* BN_TRAIN, a second run: the statistics are those saved by the first, the
                             last source; writes y alone and moves no running statistic */
+    BST_IF_SUM = 32,     /* CONV_BWD_DATA: dx is added to the last source, another share of the same
+                            gradient */
+    BST_IF_STATS = 64,   /* CONV_FWD: the sums that a batch norm behind it needs are a second, raw
+                            result. BN_TRAIN: they are its last source */
     BST_IF_GELU = 16, /* LINEAR_FWD: a GELU follows and is part of the instruction; u, what it was
                          applied to, is a second result where backward reads it */
 };

@@ -101,7 +101,7 @@ static double work_of(const struct bst_program *p, const struct bst_instr *in)
         bytes += (double)p->values[in->src[k]].bytes;
     for (int k = 0; k < in->n_dst; k++)
         bytes += (double)p->values[in->dst[k]].bytes;
-    if (in->op == BST_I_BN_TRAIN && !(in->flags & BST_IF_AGAIN))
+    if (in->op == BST_I_BN_TRAIN && !(in->flags & (BST_IF_AGAIN | BST_IF_STATS)))
         bytes += (double)p->values[in->src[0]].bytes; /* read for the sums first */
     return ops > bytes ? ops : bytes;
 }

@@ -88,9 +88,13 @@ static struct cuda_dnn_graph *graph(cudnnDataType_t type, enum way way, float be
 static void count_plans(cudnnBackendDescriptor_t device, cudnnDataType_t type, enum way way,
                         float beta)
 {
-    const struct cuda_dnn_wish wish = {CUDA_DNN_NOTE(NONDETERMINISTIC) |
-                                           (type == CUDNN_DATA_FLOAT ? CUDA_DNN_NOTES_INEXACT : 0),
-                                       -1};
+    const struct cuda_dnn_wish wish = {
+        .refuse = CUDA_DNN_NOTE(NONDETERMINISTIC) |
+                  (type == CUDNN_DATA_FLOAT ? CUDA_DNN_NOTES_INEXACT : 0),
+        .refuse_behaviour =
+            way == WITH_SUMS || beta != 0 ? CUDA_DNN_BEHAVIOUR(RUNTIME_COMPILATION) : 0,
+        .workspace_most = -1,
+    };
     struct cuda_dnn_graph *g = graph(type, way, beta);
     struct cuda_dnn_plan plan[4];
     int n = 0, proposed = 0;
@@ -101,6 +105,7 @@ static void count_plans(cudnnBackendDescriptor_t device, cudnnDataType_t type, e
     assert_true(n <= proposed);
     for (int i = 0; i < n; i++) {
         assert_int_equal(plan[i].numerical & wish.refuse, 0);
+        assert_int_equal(plan[i].behaviour & wish.refuse_behaviour, 0);
         assert_true(plan[i].workspace >= 0);
         cuda_dnn_plan_fini(&plan[i]);
     }
@@ -126,7 +131,7 @@ static void what_the_backend_asks_for_has_plans(void **state)
 static void pointwise_operations_are_well_formed(void **state)
 {
     static const enum way ways[] = {WITH_RELU, BY_DATA_RELU};
-    const struct cuda_dnn_wish wish = {0, -1};
+    const struct cuda_dnn_wish wish = {.workspace_most = -1};
 
     for (int i = 0; i < 2; i++) {
         struct cuda_dnn_graph *g = graph(CUDNN_DATA_HALF, ways[i], 0);
@@ -144,7 +149,7 @@ static void pointwise_operations_are_well_formed(void **state)
 /* A limit on the workspace leaves out what is above it, and nothing else. */
 static void a_workspace_limit_is_kept_to(void **state)
 {
-    struct cuda_dnn_wish wish = {CUDA_DNN_NOTES_INEXACT, -1};
+    struct cuda_dnn_wish wish = {.refuse = CUDA_DNN_NOTES_INEXACT, .workspace_most = -1};
     struct cuda_dnn_plan p[16];
     int64_t least = INT64_MAX, most = 0;
     int all = 0, n = 0, within = 0;
@@ -173,7 +178,7 @@ static void a_workspace_limit_is_kept_to(void **state)
 static void a_wrong_graph_says_where(void **state)
 {
     const int64_t image[4] = {2, 8, 5, 5}, weights[4] = {8, 9, 3, 3}; /* 9 is not 8 */
-    const struct cuda_dnn_wish wish = {0, -1};
+    const struct cuda_dnn_wish wish = {.workspace_most = -1};
     struct cuda_dnn_graph *g = cuda_dnn_graph_new();
     struct cuda_dnn_plan p;
     int n = 0;
@@ -191,7 +196,7 @@ static void a_wrong_graph_says_where(void **state)
 /* In words of cuDNN's own: a plan goes to disk and comes back with the workspace it had. */
 static void plans_and_devices_survive_as_text(void **state)
 {
-    const struct cuda_dnn_wish wish = {0, -1};
+    const struct cuda_dnn_wish wish = {.workspace_most = -1};
     struct cuda_dnn_plan p, back;
     char *json = NULL, *device = NULL;
     size_t bytes = 0;

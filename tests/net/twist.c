@@ -162,7 +162,8 @@ const struct bst_backend *twist_backend(void)
     static struct bst_backend b;
     b = *inner();
     b.name = "twist";
-    b.describe = (struct bst_describe){describe, release, layout_bytes, 128};
+    b.describe = (struct bst_describe){
+        .describe = describe, .release = release, .layout_bytes = layout_bytes, .alignment = 128};
     b.run = run;
     b.export_plain = export_plain;
     b.import_plain = import_plain;

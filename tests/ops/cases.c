@@ -82,6 +82,24 @@ static void build_conv_bwd_data(struct rig *r, const struct op_case *oc, const s
     rig_output(r, dx);
 }
 
+/* The gradient is added to another share of it. */
+static void build_conv_bwd_sum(struct rig *r, const struct op_case *oc, const struct op_size *s,
+                               unsigned variant)
+{
+    struct bst_shape x = image_shape(s), y = result_shape(s, s->oc);
+    int w = conv_weight(r, s);
+    rig_start(r, s->n, variant);
+    int dy = rig_input(r, &y), more = rig_input(r, &x), dx = rig_value(r, &x, false);
+    r->pass.info[dx].forward = more;
+    struct bst_instr *in = add(r, oc, BST_I_CONV_BWD_DATA, s);
+    in->flags = oc->flags;
+    bst_instr_read(in, dy);
+    bst_instr_read(in, w);
+    bst_instr_read(in, more);
+    bst_instr_write(in, dx);
+    rig_output(r, dx);
+}
+
 static void build_conv_bwd_weight(struct rig *r, const struct op_case *oc, const struct op_size *s,
                                   unsigned variant)
 {
@@ -148,6 +166,35 @@ static void build_bn_train(struct rig *r, const struct op_case *oc, const struct
         bst_instr_write(in, dres);
         rig_output(r, dres);
     }
+}
+
+/* A convolution that makes the sums, and the batch norm that takes them. */
+static void build_conv_bn(struct rig *r, const struct op_case *oc, const struct op_size *s,
+                          unsigned variant)
+{
+    struct bst_shape x = image_shape(s), y = result_shape(s, s->oc), none = {0, {0}};
+    struct op_size behind = *s;
+    behind.c = s->oc;
+    int w = conv_weight(r, s), p = bn_params(r, &behind);
+    rig_start(r, s->n, variant);
+    int vx = rig_input(r, &x), vy = rig_value(r, &y, false), sums = rig_value(r, &none, true);
+    int z = rig_value(r, &y, false), saved = rig_value(r, &none, true);
+    struct bst_instr *in = add(r, oc, BST_I_CONV_FWD, s);
+    in->flags = oc->flags;
+    bst_instr_read(in, vx);
+    bst_instr_read(in, w);
+    bst_instr_write(in, vy);
+    bst_instr_write(in, sums);
+    in = add(r, oc, BST_I_BN_TRAIN, s);
+    in->flags = oc->flags;
+    bst_instr_read(in, vy);
+    for (int i = 0; i < 4; i++)
+        bst_instr_read(in, i < 2 ? p + i : bst_pass_second(&r->pass, p + i));
+    bst_instr_read(in, sums);
+    bst_instr_write(in, z);
+    bst_instr_write(in, saved);
+    rig_output(r, vy);
+    rig_output(r, z);
 }
 
 static void build_bn_infer(struct rig *r, const struct op_case *oc, const struct op_size *s,
@@ -372,6 +419,8 @@ const struct op_case op_cases[] = {
     {"conv_fwd", build_conv_fwd, .windowed = true, .terms = taps, .budget = 1, .roundings = 1},
     {"conv_bwd_data", build_conv_bwd_data, .windowed = true, .terms = back_taps, .budget = 1,
      .roundings = 1},
+    {"conv_bwd_data+sum", build_conv_bwd_sum, BST_IF_SUM, .windowed = true, .terms = back_taps,
+     .budget = 2, .roundings = 1},
     {"conv_bwd_weight", build_conv_bwd_weight, .windowed = true, .terms = results, .budget = 1,
      .roundings = 1},
     {"bn_train", build_bn_train, .terms = values, .budget = 4, .roundings = 1},
@@ -380,6 +429,7 @@ const struct op_case op_cases[] = {
     {"bn_train+residual", build_bn_train, RR, .terms = values, .budget = 4, .roundings = 1},
     {"bn_train+residual+dy2", build_bn_train, RR | D, .terms = values, .budget = 4, .roundings = 1},
     {"bn_train+dy2", build_bn_train, D, .terms = values, .budget = 4, .roundings = 1},
+    {"bn_train+conv", build_conv_bn, BST_IF_STATS, .terms = values, .budget = 4, .roundings = 2},
     {"bn_infer", build_bn_infer, .terms = one, .budget = 4, .roundings = 1},
     {"bn_infer+relu", build_bn_infer, R, .terms = one, .budget = 4, .roundings = 1},
     {"bn_infer+residual", build_bn_infer, RR, .terms = one, .budget = 4, .roundings = 1},

@@ -146,7 +146,7 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
     struct cpu_handle *h;
     enum bst_err err;
 
-    if (!ops[in->op])
+    if (!ops[in->op] || in->flags & (BST_IF_SUM | BST_IF_STATS))
         return bst_fail(BST_E_UNSUPPORTED, "the cpu backend does not have this operation");
     h = bst_xalloc(sizeof *h);
     err = ops[in->op]->describe(be, p, in, accumulate, w, h);
@@ -171,7 +171,10 @@ const struct bst_backend bst_backend_cpu = {
     .name = "cpu",
     .about = "oneDNN and own vector kernels on this machine's cores",
     .elem_bytes = sizeof(float),
-    .describe = {describe, release, cpu_layout_bytes, 64},
+    .describe = {.describe = describe,
+                 .release = release,
+                 .layout_bytes = cpu_layout_bytes,
+                 .alignment = 64},
     .open = be_open,
     .close = be_close,
     .info = be_info,

@@ -47,7 +47,7 @@ static enum bst_err train_describe(struct bst_be *be, const struct bst_program *
     (void)accumulate;
     BST_TRY(describe_all(be, p, in, w, h));
     w->inplace[0] = in->flags & BST_IF_RESIDUAL ? 5 : 0;
-    w->scratch_bytes = partial_bytes(h);
+    w->scratch_bytes = in->flags & BST_IF_STATS ? 0 : partial_bytes(h);
     w->raw_bytes[1] = saved_bytes(&h->form);
     if (keeps_mask(in))
         w->raw_bytes[1] += (size_t)(rows_of(&h->form) * h->form.c + KERN_GROUP - 1) / KERN_GROUP;
@@ -83,9 +83,15 @@ static enum bst_err train_run(struct bst_be *be, struct cuda_handle *h, const st
     if (again)
         return apply(be, &a);
     const struct kern_bn_stats sums = {c->src[0], c->scratch, a.rows, a.c, h->chunks};
-    const struct kern_bn_finish finish = {c->src[0], c->scratch, saved, c->src[3],
-                                          c->src[4], a.rows,     a.c,   h->chunks};
-    BST_TRY(cuda_fail(kern_run_bn_stats(be->stream, be->type, &sums), "statistics"));
+    struct kern_bn_finish finish = {c->src[0], c->scratch, saved, c->src[3],
+                                    c->src[4], a.rows,     a.c,   h->chunks};
+    if (c->in->flags & BST_IF_STATS) { /* of the values themselves, in one piece */
+        finish.x = NULL;
+        finish.partial = c->src[c->in->n_src - 1];
+        finish.chunks = 1;
+    } else {
+        BST_TRY(cuda_fail(kern_run_bn_stats(be->stream, be->type, &sums), "statistics"));
+    }
     BST_TRY(cuda_fail(kern_run_bn_finish(be->stream, be->type, &finish), "statistics"));
     if (keeps_mask(c->in))
         a.mask = (uint8_t *)saved + saved_bytes(&h->form);

@@ -9,6 +9,8 @@
 #include "core/backend/cuda/be.h"
 
 enum direction { FORWARD, BY_DATA, BY_FILTER };
+/* What a graph does beside: adds to what is there, or makes a batch norm's sums. */
+enum extra { NOTHING, ADDS, SUMS };
 
 /* The three tensors of a convolution, whichever of them is made. */
 struct conv {
@@ -35,10 +37,11 @@ static enum bst_err dims(const struct bst_shape *s, uint32_t layout, int64_t out
     return BST_OK;
 }
 
-/* Tensors' numbers in the graph, and in run(): 0 is x, 1 the filter, 2 y. */
-static enum bst_err build(struct bst_be *be, const struct conv *c, enum direction way, float beta,
-                          struct cuda_dnn_graph *g)
+/* Tensors' numbers in the graph, and in run(): 0 is x, 1 the filter, 2 y, then Σ y and Σ y². */
+static enum bst_err build(struct bst_be *be, const struct conv *c, enum direction way,
+                          enum extra extra, struct cuda_dnn_graph *g)
 {
+    const float beta = extra == ADDS ? 1 : 0;
     const uint32_t padded = cuda_layout(be->type, c->pad);
     const cudnnDataType_t type = dnn_type(be->type);
     int64_t dim[4];
@@ -55,11 +58,19 @@ static enum bst_err build(struct bst_be *be, const struct conv *c, enum directio
         cuda_dnn_conv_bwd_data(g, y, filter, x, c->window, beta);
     else
         cuda_dnn_conv_bwd_filter(g, x, y, filter, c->window, beta);
+    if (extra == SUMS) {
+        const int sum = cuda_dnn_channels(g, CUDNN_DATA_FLOAT, c->y->d[1], CUDA_DNN_REAL);
+
+        cuda_dnn_genstats(g, y, sum,
+                          cuda_dnn_channels(g, CUDNN_DATA_FLOAT, c->y->d[1], CUDA_DNN_REAL));
+    }
     return BST_OK;
 }
 
+/* A form with something beside has another way round: no plan at all is better than one that is
+ * dear in memory, or compiled for a second each time a program is. */
 static enum bst_err find_plan(struct bst_be *be, const struct conv *c, enum direction way,
-                              float beta, struct cuda_dnn_plan *out)
+                              enum extra extra, struct cuda_dnn_plan *out)
 {
     struct cuda_dnn_wish wish = {.refuse = CUDA_DNN_NOTE(NONDETERMINISTIC),
                                  .workspace_most = CUDA_DNN_WORKSPACE_MOST};
@@ -68,10 +79,12 @@ static enum bst_err find_plan(struct bst_be *be, const struct conv *c, enum dire
 
     if (be->type == KERN_F32 && !be->tf32)
         wish.refuse |= CUDA_DNN_NOTES_INEXACT;
-    enum bst_err err = build(be, c, way, beta, g);
+    if (extra)
+        wish.refuse_behaviour = CUDA_DNN_BEHAVIOUR(RUNTIME_COMPILATION);
+    enum bst_err err = build(be, c, way, extra, g);
     if (!err)
         err = cuda_dnn_plans(g, be->device_props, &wish, out, 1, &n, NULL);
-    if (err == BST_E_UNSUPPORTED) { /* dear in memory is better than none */
+    if (err == BST_E_UNSUPPORTED && !extra) { /* dear in memory is better than none */
         wish.workspace_most = -1;
         err = cuda_dnn_plans(g, be->device_props, &wish, out, 1, &n, NULL);
     }
@@ -112,6 +125,11 @@ static enum bst_err give_scratch(struct bst_be *be, const struct conv *c, struct
     return BST_OK;
 }
 
+static size_t form_bytes(const struct cuda_form *f)
+{
+    return (size_t)f->n * (size_t)f->pixels * (size_t)f->c_stored * (f->type == KERN_F32 ? 4 : 2);
+}
+
 static void *behind_workspace(const struct cuda_handle *h, const struct bst_call *c)
 {
     return (char *)c->scratch + h->workspace;
@@ -138,7 +156,13 @@ static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
     w->src[0] = cuda_layout(be->type, c.pad);
     w->src[1] = filter_layout(c.pad);
     w->dst[0] = cuda_layout(be->type, CUDA_PAD_NONE);
-    BST_TRY(find_plan(be, &c, FORWARD, 0, &h->plan));
+    if (in->flags & BST_IF_STATS) {
+        /* Two rows of floats next to each other, each of them aligned for the library. */
+        if (c.y->d[1] % 4)
+            return bst_fail(BST_E_UNSUPPORTED, "cuda: sums of %d channels", (int)c.y->d[1]);
+        w->raw_bytes[1] = 2 * (size_t)c.y->d[1] * sizeof(float);
+    }
+    BST_TRY(find_plan(be, &c, FORWARD, in->flags & BST_IF_STATS ? SUMS : NOTHING, &h->plan));
     return give_scratch(be, &c, w, h);
 }
 
@@ -153,7 +177,12 @@ static enum bst_err data_describe(struct bst_be *be, const struct bst_program *p
     w->src[0] = cuda_layout(be->type, CUDA_PAD_NONE);
     w->src[1] = filter_layout(c.pad);
     w->dst[0] = cuda_layout(be->type, c.pad);
-    BST_TRY(find_plan(be, &c, BY_DATA, 0, &h->plan));
+    if (in->flags & BST_IF_SUM) {
+        w->src[2] = w->dst[0];
+        w->inplace[0] = 2;
+    }
+    BST_TRY(cuda_form_of(w->dst[0], c.x, &h->other));
+    BST_TRY(find_plan(be, &c, BY_DATA, in->flags & BST_IF_SUM ? ADDS : NOTHING, &h->plan));
     return give_scratch(be, &c, w, h);
 }
 
@@ -170,10 +199,10 @@ static enum bst_err weight_describe(struct bst_be *be, const struct bst_program 
     w->src[0] = cuda_layout(be->type, c.pad);
     w->dst[0] = filter_layout(c.pad);
     w->src[1] = cuda_layout(be->type, CUDA_PAD_NONE);
-    BST_TRY(find_plan(be, &c, BY_FILTER, 0, &h->plan));
+    BST_TRY(find_plan(be, &c, BY_FILTER, NOTHING, &h->plan));
     BST_TRY(give_scratch(be, &c, w, h));
     if (!cuda_is_mixed(be) && (accumulate || in->adds)) {
-        enum bst_err err = find_plan(be, &c, BY_FILTER, 1, &h->plan_add);
+        enum bst_err err = find_plan(be, &c, BY_FILTER, ADDS, &h->plan_add);
 
         if (err && err != BST_E_UNSUPPORTED)
             return err;
@@ -184,13 +213,14 @@ static enum bst_err weight_describe(struct bst_be *be, const struct bst_program 
     return BST_OK;
 }
 
+static const int64_t ids[] = {0, 1, 2, 3, 4};
+
 static enum bst_err run_plan(struct bst_be *be, const struct cuda_dnn_plan *plan, void *x,
                              void *filter, void *y, void *workspace)
 {
-    static const int64_t id[] = {0, 1, 2};
     void *const at[] = {x, filter, y};
 
-    return cuda_dnn_run(be->dnn, plan, 3, id, at, workspace);
+    return cuda_dnn_run(be->dnn, plan, 3, ids, at, workspace);
 }
 
 static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
@@ -198,7 +228,12 @@ static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const stru
     void *filter;
 
     BST_TRY(rounded_filter(be, h, c, &filter));
-    return run_plan(be, &h->plan, c->src[0], filter, c->dst[0], c->scratch);
+    if (!(c->in->flags & BST_IF_STATS))
+        return run_plan(be, &h->plan, c->src[0], filter, c->dst[0], c->scratch);
+    float *sums = c->dst[1];
+    void *const at[] = {c->src[0], filter, c->dst[0], sums,
+                        sums + cuda_dst_shape(c->p, c->in, 0)->d[1]};
+    return cuda_dnn_run(be->dnn, &h->plan, 5, ids, at, c->scratch);
 }
 
 static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
@@ -206,6 +241,10 @@ static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const str
     void *filter;
 
     BST_TRY(rounded_filter(be, h, c, &filter));
+    if (c->in->flags & BST_IF_SUM && c->dst[0] != c->src[2])
+        BST_TRY(cuda_fail(cudaMemcpyAsync(c->dst[0], c->src[2], form_bytes(&h->other),
+                                          cudaMemcpyDeviceToDevice, be->stream),
+                          "a gradient to its place"));
     return run_plan(be, &h->plan, c->dst[0], filter, c->src[0], c->scratch);
 }
 

@@ -345,7 +345,7 @@ static void try_config(struct cuda_dnn_graph *g, struct search *s, cudnnBackendD
     struct cuda_dnn_plan p = {.fallback = s->fallback};
 
     look_at_engine(g, config, &p);
-    if (p.numerical & s->wish->refuse)
+    if (p.numerical & s->wish->refuse || p.behaviour & s->wish->refuse_behaviour)
         return;
     if (make_plan(config, s->device, &p) ||
         (s->wish->workspace_most >= 0 && p.workspace > s->wish->workspace_most)) {

@@ -63,9 +63,12 @@ void cuda_dnn_pointwise_bwd(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode,
 /* fp32 as fp32: no tensor cores, which would round the factors to TF32 or less. */
 #define CUDA_DNN_NOTES_INEXACT (CUDA_DNN_NOTE(TENSOR_CORE) | CUDA_DNN_NOTE(DOWN_CONVERT_INPUTS))
 
+#define CUDA_DNN_BEHAVIOUR(note) (1u << CUDNN_BEHAVIOR_NOTE_##note)
+
 struct cuda_dnn_wish {
     unsigned refuse; /* numerical notes of engines that are not wanted: CUDA_DNN_NOTE() | … */
-    int64_t workspace_most; /* bytes; < 0: any */
+    unsigned refuse_behaviour; /* the same of behaviour notes */
+    int64_t workspace_most;    /* bytes; < 0: any */
 };
 
 struct cuda_dnn_plan {

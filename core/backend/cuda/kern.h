@@ -47,7 +47,7 @@ struct kern_bn_stats {
 
 /* saved = mean[c], 1/√(var + eps)[c]; running statistics as in PyTorch. Type: of x. */
 struct kern_bn_finish {
-    const void *x; /* its first row */
+    const void *x; /* its first row; NULL where the sums are of x itself */
     const float *partial;
     float *saved, *run_mean, *run_var;
     int64_t rows;

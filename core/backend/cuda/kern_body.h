@@ -150,7 +150,8 @@ KERN_INLINE void kern_bn_finish_channel(const struct kern_bn_finish *a, enum ker
     double sum, squares;
 
     kern_chunk_sums(a->partial, a->chunks, a->c, c, &sum, &squares);
-    const double off = sum / n, mean = (double)kern_load(a->x, type, (size_t)c) + off;
+    const double off = sum / n, x0 = a->x ? (double)kern_load(a->x, type, (size_t)c) : 0;
+    const double mean = x0 + off;
     double var = squares / n - off * off;
     var = var < 0 ? 0 : var; /* NaN stays */
     a->saved[c] = (float)mean;

@@ -115,7 +115,7 @@ static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
 {
     (void)be;
     (void)accumulate;
-    if (!run_op[in->op])
+    if (!run_op[in->op] || in->flags & (BST_IF_SUM | BST_IF_STATS))
         return bst_fail(BST_E_UNSUPPORTED, "the backend does not have this operation");
     for (int k = 0; k < in->n_src; k++)
         w->src[k] = BST_LAYOUT_PLAIN;
