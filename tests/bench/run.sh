@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh [options] [resnet8 resnet18 resnet50], run.sh jpeg [options], and without PyTorch run.sh paper, run.sh split
-# and run.sh recompute [options]: ./dev bench. PyTorch is looked for in
+# run.sh [options] [resnet8 resnet18 resnet50 gpt lengths], run.sh jpeg [options], and without PyTorch run.sh paper,
+# run.sh split and run.sh recompute [options]: ./dev bench. PyTorch is looked for in
 # BSTUNE_TORCH_PYTHON, else in .venv, which is made where pip can reach an index; without it bstune is shown
 # alone, and JPEG loading not at all.
 set -eu
