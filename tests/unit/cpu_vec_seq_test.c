@@ -90,12 +90,12 @@ static void same_bits(void **state)
 
 static void tiles_multiply(void **state)
 {
-    static const int sizes[][3] = {{4, 16, 1}, {64, 64, 17}, {8, 48, 64}};
+    static const int sizes[][3] = {{4, 16, 1}, {64, 64, 17}, {8, 48, 64}, {6, 32, 3}, {2, 16, 64}};
     const struct cpu_vec_seq *v[2] = {cpu_vec_seq_plain(), cpu_vec_seq_best()};
     static float a[64 * 64], b[64 * 64], c[64 * 64];
 
     (void)state;
-    for (int s = 0; s < 3 * 4; s++) {
+    for (int s = 0; s < 5 * 4; s++) {
         int m = sizes[s / 4][0], n = sizes[s / 4][1], k = sizes[s / 4][2];
         bool turned = s & 1;
         struct cpu_tile t = {.a = a, .b = b, .c = c, .m = m, .n = n, .k = k, .add = s & 2};

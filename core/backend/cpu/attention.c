@@ -315,15 +315,13 @@ static void scores_bwd(struct work *w, int64_t i, int64_t row, int64_t j0)
     size_t n = seen(w, i, j0);
 
     memset(p + n, 0, (TILE - n) * sizeof *p);
-    memset(kept, 0, TILE * sizeof *kept);
-    if (!n)
-        return;
-    v->exp_sum(p, p, scale, w->lse[(w->n * w->a.heads + w->h) * w->a.q.length + i], n);
-    if (w->c->in->attr.drop > 0) {
+    if (n)
+        v->exp_sum(p, p, scale, w->lse[(w->n * w->a.heads + w->h) * w->a.q.length + i], n);
+    if (w->c->in->attr.drop > 0 && n) {
         drop(w, kept, p, i, j0);
         drop(w, dp, dp, i, j0);
-    } else {
-        memcpy(kept, p, n * sizeof *p);
+    } else if (w->c->in->attr.drop > 0) {
+        memset(kept, 0, TILE * sizeof *kept);
     }
 }
 
@@ -340,7 +338,7 @@ static void tile_bwd(struct work *w, int64_t i0, int64_t j0)
     product(w, r->dp, r->dy, r->v_turned);
     for (int64_t i = 0; i < TILE; i++)
         scores_bwd(w, i0 + i, i, j0);
-    gather(w, r->acc2, r->kept, true, r->dy);
+    gather(w, r->acc2, w->c->in->attr.drop > 0 ? r->kept : r->p, true, r->dy);
     for (int64_t i = 0; i < n; i++)
         w->be->seq->softmax_bwd(r->p + i * TILE, r->dp + i * TILE, r->delta[i0 + i],
                                 (float)w->a.scale, TILE);

@@ -1,6 +1,7 @@
 /* Softmax and cross-entropy of […, K] logits, which its gradient takes the place of: there is no
- * second copy of either. A net with few classes is worked out in double, which costs nothing beside
- * it; a vocabulary in single precision, its sums in double. */
+ * second copy of either. A label a sample of few classes is worked out in double, which costs
+ * nothing beside the net; labels of positions, and vocabularies, in single precision, their sums in
+ * double. */
 #include <math.h>
 #include <string.h>
 
@@ -119,6 +120,7 @@ static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const stru
     float *x = c->src[0], *dx = c->in->n_dst ? c->dst[0] : NULL;
     double *loss = c->scratch, *correct = loss + rows;
     int team = rows * k < CPU_SMALL / 16 ? 1 : be->threads;
+    bool few = s->rank == 2 && k <= FEW;
 
     BST_TRY(check_labels(c, &which, rows, per_sample, (int)k));
 #pragma omp parallel for num_threads(team) schedule(static)
@@ -130,8 +132,7 @@ static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const stru
                 memset(dz, 0, k * sizeof *dz);
             continue;
         }
-        loss[i] = k <= FEW
-                      ? row_loss(z, dz, (int)k, which.labels[i], &which, &correct[i])
+        loss[i] = few ? row_loss(z, dz, (int)k, which.labels[i], &which, &correct[i])
                       : row_loss_large(be->seq, z, dz, k, which.labels[i], &which, &correct[i]);
     }
     for (size_t i = 0; i < rows; i++)

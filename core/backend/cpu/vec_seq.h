@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* c[m, n] = or += a[m, k]·b[k, n]. Element (i, p) of a lies at i·a_row + p·a_col; rows of b and c
- * are dense. m is a multiple of 4 and n of 16. */
+ * are dense. m is even and n a multiple of 16. */
 struct cpu_tile {
     const float *a, *b;
     float *c;
