@@ -121,6 +121,22 @@ static void tiles_multiply(void **state)
     }
 }
 
+static void turned_is_turned(void **state)
+{
+    const struct cpu_vec_seq *v[2] = {cpu_vec_seq_plain(), cpu_vec_seq_best()};
+    static float from[24 * 40], to[32 * 30];
+
+    (void)state;
+    for (int i = 0; i < 24 * 40; i++)
+        from[i] = (float)i;
+    for (int w = 0; w < 2; w++) {
+        memset(to, 0, sizeof to);
+        v[w]->turn(to, 30, from, 40, 24, 32);
+        for (int i = 0; i < 32 * 30; i++)
+            assert_true(to[i] == (i % 30 < 24 ? from[i % 30 * 40 + i / 30] : 0));
+    }
+}
+
 static void near(float got, double want, double relative, double absolute, double at)
 {
     if (!(fabs((double)got - want) <= relative * fabs(want) + absolute))
@@ -200,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits),
         cmocka_unit_test(tiles_multiply),
+        cmocka_unit_test(turned_is_turned),
         cmocka_unit_test(functions_are_accurate),
         cmocka_unit_test(edges),
         cmocka_unit_test(layer_norm_far_from_zero),

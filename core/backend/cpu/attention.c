@@ -14,7 +14,7 @@
 enum { TILE = 64 };
 
 /* One thread's room, carved from the instruction's scratch. [TILE, wide] where nothing else is
- * said; a `_turned` one is [dim, TILE]. */
+ * said; a `_turned` one is [wide, TILE]. */
 struct room {
     float *q, *dy, *k, *v;
     float *k_turned, *v_turned;
@@ -64,7 +64,7 @@ static size_t lay_out(const struct bst_attn *a, bool backward, float *start, str
 
     memset(r, 0, sizeof *r);
     r->q = carve(&at, TILE * wide);
-    r->k_turned = carve(&at, TILE * (size_t)a->dim);
+    r->k_turned = carve(&at, TILE * wide);
     r->v = carve(&at, TILE * wide);
     r->p = carve(&at, TILE * TILE);
     r->acc = carve(&at, TILE * wide);
@@ -74,7 +74,7 @@ static size_t lay_out(const struct bst_attn *a, bool backward, float *start, str
     if (backward) {
         r->dy = carve(&at, TILE * wide);
         r->k = carve(&at, TILE * wide);
-        r->v_turned = carve(&at, TILE * (size_t)a->dim);
+        r->v_turned = carve(&at, TILE * wide);
         r->dp = carve(&at, TILE * TILE);
         r->kept = carve(&at, TILE * TILE);
         r->acc2 = carve(&at, TILE * wide);
@@ -157,12 +157,10 @@ static void fetch(const struct work *w, float *to, const float *x, const struct 
     memset(to + (size_t)n * wide, 0, (size_t)(TILE - n) * wide * sizeof *to);
 }
 
-/* [TILE, wide] → [dim, TILE] */
+/* [TILE, wide] → [wide, TILE] */
 static void turn(const struct work *w, float *to, const float *rows)
 {
-    for (int64_t i = 0; i < TILE; i++)
-        for (int64_t d = 0; d < w->a.dim; d++)
-            to[d * TILE + i] = rows[i * w->wide + d];
+    w->be->seq->turn(to, TILE, rows, (size_t)w->wide, TILE, (size_t)w->wide);
 }
 
 /* [TILE, TILE] = rows · turned */

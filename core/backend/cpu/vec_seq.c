@@ -448,6 +448,42 @@ BODY softmax_bwd(float *p, const float *dp, float less, float scale, size_t n)
         p[i] = p[i] * (dp[i] - less) * scale;
 }
 
+/* Eight rows of eight become columns: pairs of reals, pairs of pairs, halves. */
+#define PAIR(x, y, k)                                                                              \
+    __builtin_shufflevector(x, y, k, k + 8, k + 1, k + 9, k + 4, k + 12, k + 5, k + 13)
+#define QUAD(x, y, k)                                                                              \
+    __builtin_shufflevector(x, y, k, k + 1, k + 8, k + 9, k + 4, k + 5, k + 12, k + 13)
+#define HALF(x, y, k)                                                                              \
+    __builtin_shufflevector(x, y, k, k + 1, k + 2, k + 3, k + 8, k + 9, k + 10, k + 11)
+
+BODY turn8(float *to, size_t to_row, const float *from, size_t from_row)
+{
+    v8 r[8], t[8];
+
+    for (int i = 0; i < 8; i++)
+        r[i] = LOAD(from + (size_t)i * from_row);
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = PAIR(r[i], r[i + 1], 0);
+        t[i + 1] = PAIR(r[i], r[i + 1], 2);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int k = 0; k < 2; k++) {
+            r[i + 2 * k] = QUAD(t[i + k], t[i + k + 2], 0);
+            r[i + 2 * k + 1] = QUAD(t[i + k], t[i + k + 2], 2);
+        }
+    for (int i = 0; i < 4; i++) {
+        STORE(to + (size_t)i * to_row, HALF(r[i], r[i + 4], 0));
+        STORE(to + (size_t)(i + 4) * to_row, HALF(r[i], r[i + 4], 4));
+    }
+}
+
+BODY turn(float *to, size_t to_row, const float *from, size_t from_row, size_t m, size_t n)
+{
+    for (size_t i = 0; i < m; i += 8)
+        for (size_t j = 0; j < n; j += 8)
+            turn8(to + j * to_row + i, to_row, from + i * from_row + j, from_row);
+}
+
 /* Six rows by sixteen columns in registers: twelve sums, more than the eight that two units of four
  * steps need, and fewer loads for each. The sums have names since an array of them goes through
  * memory. */
@@ -509,6 +545,11 @@ BODY softmax_bwd(float *p, const float *dp, float less, float scale, size_t n)
 /* One set of functions and its table. */
 #define VEC_SEQ_TABLE(set, text, attr, madd)                                                       \
     TILE(set, attr, madd)                                                                          \
+    attr static void turn_##set(float *to, size_t to_row, const float *from, size_t from_row,      \
+                                size_t m, size_t n)                                                \
+    {                                                                                              \
+        turn(to, to_row, from, from_row, m, n);                                                    \
+    }                                                                                              \
     attr static void bias_##set(float *x, const float *b, size_t n)                                \
     {                                                                                              \
         bias(x, b, n);                                                                             \
@@ -597,6 +638,7 @@ BODY softmax_bwd(float *p, const float *dp, float less, float scale, size_t n)
     static const struct cpu_vec_seq vec_seq_##set = {                                              \
         .isa = text,                                                                               \
         .tile = tile_##set,                                                                        \
+        .turn = turn_##set,                                                                        \
         .bias = bias_##set,                                                                        \
         .bias_gelu = bias_gelu_##set,                                                              \
         .gelu = gelu_##set,                                                                        \

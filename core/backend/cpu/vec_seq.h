@@ -27,6 +27,8 @@ struct cpu_ln_row { /* of a layer norm: what forward saves for backward */
 struct cpu_vec_seq {
     const char *isa;
     void (*tile)(const struct cpu_tile *t);
+    /* to[n, m] = the rows of from[m, n] as columns; both are multiples of 8. */
+    void (*turn)(float *to, size_t to_row, const float *from, size_t from_row, size_t m, size_t n);
     /* x[rows, n], n reals a row, `step` apart: x += b; with a GELU y = gelu(x) as well. */
     void (*bias)(float *x, const float *b, size_t n);
     void (*bias_gelu)(float *y, float *u, const float *b, size_t n, bool by_tanh); /* b or NULL */
