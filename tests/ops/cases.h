@@ -20,6 +20,7 @@ struct op_case {
     bool matrix;      /* [N, C]: hw plays no part */
     bool sequence;    /* [N, T, C] */
     bool large;       /* a vocabulary */
+    bool many;        /* rows of a matrix product */
     bool steady;      /* the number of threads moves no bit */
     bool nan_spreads; /* a NaN may also come out where 0 times it is added */
     bool ties;        /* inputs with equal values */

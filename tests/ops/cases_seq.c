@@ -356,6 +356,13 @@ static double pairs(const struct op_size *s)
         .name = label, .build = build_attention, .flags = bits, .sequence = true, .terms = pairs,  \
         .budget = 4, .nan_spreads = true, .steady = true                                           \
     }
+/* Enough rows for blocks of them, of sizes that kernels take. Forward the number of threads moves
+ * no bit; a gradient is cut for it, and the library sums narrow pieces in another order. */
+#define MANY(label, builder, bits, n_terms, same)                                                  \
+    {                                                                                              \
+        .name = label, .build = builder, .flags = bits, .sequence = true, .terms = n_terms,        \
+        .budget = 2, .steady = same, .many = true                                                  \
+    }
 const struct op_case op_seq_cases[] = {
     SEQ("seq_linear_fwd", build_linear_fwd, 0, features, 2),
     SEQ("seq_linear_fwd+gelu", build_linear_fwd, BST_IF_GELU | IN_OUT | TANH, features, 2),
@@ -364,6 +371,13 @@ const struct op_case op_seq_cases[] = {
     SEQ("seq_linear_bwd", build_linear_bwd, 0, most, 2),
     SEQ("seq_linear_bwd in_out", build_linear_bwd, IN_OUT, most, 2),
     SEQ("seq_linear_bwd no_bias", build_linear_bwd, NO_BIAS, most, 2),
+    MANY("many_linear_fwd", build_linear_fwd, 0, features, true),
+    MANY("many_linear_fwd+gelu", build_linear_fwd, BST_IF_GELU | IN_OUT | TANH, features, true),
+    MANY("many_linear_fwd+gelu infer", build_linear_fwd, BST_IF_GELU | NO_BIAS | INFER, features,
+         true),
+    MANY("many_linear_bwd", build_linear_bwd, 0, most, false),
+    MANY("many_linear_bwd in_out", build_linear_bwd, IN_OUT, most, false),
+    MANY("many_linear tied", build_tied, NO_BIAS, most, false),
     STEADY("embed", build_embed, 0, positions, 2),
     SEQ("embed+linear tied", build_tied, NO_BIAS, positions, 2),
     STEADY("position", build_position, 0, positions, 2),

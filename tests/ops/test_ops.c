@@ -19,6 +19,7 @@
 #define CASES_PER_SEQ_OP 24
 #define MAX_MACS 3e6
 #define MAX_SEQ_MACS 1e6
+#define MAX_MANY_MACS 8e6
 #define MOST_POSITIONS 512 /* N·T of the sizes below */
 
 struct outcome {
@@ -188,8 +189,10 @@ static bool worth(const struct op_case *oc, const struct op_size *s)
      * the largest of them. */
     if (oc->flags & BST_IF_STATS && s->n * s->hw * s->hw < 32)
         return false;
-    if (oc->sequence && oc->steady && !oc->nan_spreads && !oc->large)
+    if (oc->sequence && oc->steady && !oc->nan_spreads && !oc->large && !oc->many)
         return true; /* they cost what their elements do */
+    if (oc->many)    /* ref64 takes its time over each */
+        return (double)s->n * s->t * s->c * s->oc <= MAX_MANY_MACS;
     if (oc->sequence)
         return (double)s->n * s->t * s->c * (s->t > s->oc ? s->t : s->oc) <= MAX_SEQ_MACS;
     return oc->terms(s) * (double)s->n * s->oc * s->hw * s->hw <= MAX_MACS;
@@ -207,6 +210,14 @@ static void seq_size_at(const struct op_case *oc, unsigned i, struct op_size *s)
     s->oc = oc->large ? large[i % 3] : rows[(i + i / 5) % 6];
     if (oc->large)
         s->c = 1 + (int)(i % 2);
+    if (oc->many) { /* around blocks of 128 and 256 rows, tiles of 512 by 256 */
+        static const int wide[] = {8, 72, 264, 40, 520};
+
+        s->n = 2;
+        s->t = 128 + 25 * (int)(i % 5);
+        s->c = wide[i % 5];
+        s->oc = wide[(i / 2 + 2) % 5];
+    }
     s->window = (struct bst_window){1, 1, 0};
 }
 

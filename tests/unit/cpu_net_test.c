@@ -97,7 +97,7 @@ static void reference_is_refused(void **state)
     if (__builtin_cpu_supports("avx512f"))
         skip();
 #endif
-    assert_int_equal(shim_open(&s), BST_OK);
+    assert_int_equal(shim_open(1, &s), BST_OK);
     op.t[SHIM_SRC].shape = op.t[SHIM_DST].shape = x;
     op.t[SHIM_WEIGHT].shape = w;
     for (int r = 0; r < SHIM_N_ROLES; r++)

@@ -30,14 +30,18 @@ struct cpu_act {
 /* What describe() leaves in an instruction. */
 struct cpu_handle {
     struct shim_prim *prim;
-    size_t prim_scratch; /* bytes; what is behind them belongs to the instruction */
-    struct cpu_act act;  /* of the source (pooling: of the larger side) */
-    struct cpu_act out;  /* of the destination, where it differs */
-    size_t count;        /* reals of the destination, padding included */
-    size_t count2;       /* of the second (dbias) */
-    float *table;        /* image: a channel's 256 values; sinusoid: [T, D] */
-    bool grey;           /* grey.c instead of a primitive */
-    bool gemm;           /* linear.c: a plain matrix product instead of a primitive */
+    size_t prim_scratch;           /* bytes; what is behind them belongs to the instruction */
+    struct shim_prim *rest, *pack; /* rows.c: of the last rows, of the weight; there if pack is */
+    size_t packed;                 /* bytes of the weight at the start of scratch */
+    int64_t block;                 /* rows of prim */
+    struct cpu_act act;            /* of the source (pooling: of the larger side) */
+    struct cpu_act out;            /* of the destination, where it differs */
+    size_t count;                  /* reals of the destination, padding included */
+    size_t count2;                 /* of the second (dbias) */
+    float *table;                  /* image: a channel's 256 values; sinusoid: [T, D] */
+    bool grey;                     /* grey.c instead of a primitive */
+    bool gemm;                     /* linear.c: a plain matrix product instead of a primitive */
+    bool tiles;                    /* linear.c: rows.c makes the weight's gradient */
 };
 
 struct cpu_op {
@@ -104,6 +108,41 @@ enum bst_err cpu_describe_plain(struct bst_be *be, const struct bst_program *p,
  * moves no bit. */
 void cpu_column_sums(struct bst_be *be, float *dst, const float *x, size_t rows, size_t n,
                      bool add);
+
+/* dst[j] = sum[j], or that plus dst[j]. */
+void cpu_put_sums(float *dst, const double *sum, size_t n, bool add);
+
+/* Linear layers over many rows (rows.c). */
+struct cpu_rows {
+    int64_t rows, in, out;
+    bool in_out; /* the weight lies [in, out], else [out, in] */
+    bool bias;
+};
+bool cpu_rows_fit(int64_t rows, int64_t in, int64_t out);
+/* BST_E_UNSUPPORTED leaves h without them. */
+enum bst_err cpu_rows_describe(struct bst_be *be, const struct cpu_rows *r, struct cpu_handle *h,
+                               struct bst_wants *w);
+
+struct cpu_rows_data {
+    float *x, *w, *bias; /* only read; a primitive takes no pointers to const */
+    float *y, *u;        /* u: what the GELU is applied to, or NULL */
+    void *scratch;
+    bool gelu, by_tanh;
+};
+enum bst_err cpu_rows_run(struct bst_be *be, struct cpu_handle *h, const struct cpu_rows *r,
+                          const struct cpu_rows_data *d);
+
+/* dw[m, n] = or += aᵀ·b of a[rows, m] and b[rows, n], and the bias's, the column sums of dy: b
+ * where the weight lies [in, out], else a. */
+struct cpu_rows_grad {
+    const float *a, *b;
+    float *dw, *bias; /* bias may be NULL */
+    int64_t rows, m, n;
+    bool in_out, add, add_bias;
+};
+bool cpu_rows_grad_fit(const struct cpu_rows_grad *g);
+size_t cpu_rows_grad_scratch(const struct bst_be *be, const struct cpu_rows_grad *g);
+enum bst_err cpu_rows_grad_run(struct bst_be *be, const struct cpu_rows_grad *g, void *scratch);
 
 /* The weights' gradient of a convolution of one-channel images (grey.c). */
 bool cpu_grey_fits(const struct bst_program *p, const struct bst_instr *in,

@@ -70,7 +70,7 @@ static enum bst_err be_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     be->vec = cpu_vec_best();
     be->seq = cpu_vec_seq_best();
     be->vec_optim = cpu_vec_optim_best();
-    err = shim_open(&be->shim);
+    err = shim_open(cfg->threads, &be->shim);
     if (err)
         bst_free(be);
     else
@@ -136,6 +136,8 @@ static void release(struct bst_be *be, void *handle)
     if (!h)
         return;
     shim_prim_free(h->prim);
+    shim_prim_free(h->rest);
+    shim_prim_free(h->pack);
     bst_free(h->table);
     bst_free(h);
 }

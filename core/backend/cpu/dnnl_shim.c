@@ -1,5 +1,6 @@
 #include "core/backend/cpu/dnnl_shim.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,17 +25,23 @@ struct md {
 
 struct shim {
     dnnl_engine_t engine;
-    dnnl_stream_t stream;
+    dnnl_stream_t *streams; /* one a lane */
+    int n_lanes;
     dnnl_primitive_attr_t attr; /* scratch is the caller's */
     uint32_t known[MAX_KNOWN];  /* layouts met so far: tried first */
     int n_known;
 };
 
+struct lane {
+    dnnl_exec_arg_t args[MAX_ARGS];
+    void *at[MAX_ARGS]; /* addresses now in the memory objects */
+};
+
 struct shim_prim {
     struct shim *shim;
     dnnl_primitive_t prim;
-    dnnl_exec_arg_t args[MAX_ARGS];
-    void *at[MAX_ARGS]; /* addresses now in the memory objects */
+    struct lane *lanes;
+    int n_lanes;
     int role[MAX_ARGS]; /* SHIM_N_ROLES: scratch */
     int n_args;
     size_t scratch_bytes;
@@ -122,7 +129,7 @@ static dnnl_status_t choice_open(struct shim *s, const struct shim_op *op, const
     switch (op->kind) {
     case SHIM_CONV_FWD:
         return dnnl_convolution_forward_primitive_desc_create(
-            &c->pd, s->engine, dnnl_forward_training, dnnl_convolution_direct, src, wei, NULL, dst,
+            &c->pd, s->engine, dnnl_forward_training, dnnl_convolution_direct, src, wei, bias, dst,
             stride, dilate, pad, pad, s->attr);
     case SHIM_CONV_BWD_DATA:
         return dnnl_convolution_backward_data_primitive_desc_create(
@@ -188,7 +195,7 @@ static dnnl_status_t op_desc_init(const struct shim_op *op, const struct md *m, 
     switch (op->kind) {
     case SHIM_CONV_FWD:
         return dnnl_convolution_forward_desc_init(&d->conv, dnnl_forward_training,
-                                                  dnnl_convolution_direct, src, wei, NULL, dst,
+                                                  dnnl_convolution_direct, src, wei, bias, dst,
                                                   stride, pad, pad);
     case SHIM_CONV_BWD_DATA:
         return dnnl_convolution_backward_data_desc_init(&d->conv, dnnl_convolution_direct, src, wei,
@@ -245,13 +252,15 @@ static void choice_close(struct choice *c)
 
 #endif
 
-enum bst_err shim_open(struct shim **out)
+enum bst_err shim_open(int lanes, struct shim **out)
 {
     struct shim *s = bst_xalloc(sizeof *s);
     dnnl_status_t st = dnnl_engine_create(&s->engine, dnnl_cpu, 0);
 
-    if (st == dnnl_success)
-        st = dnnl_stream_create(&s->stream, s->engine, dnnl_stream_default_flags);
+    s->streams = bst_xcalloc((size_t)lanes, sizeof *s->streams);
+    s->n_lanes = lanes;
+    for (int i = 0; i < lanes && st == dnnl_success; i++)
+        st = dnnl_stream_create(&s->streams[i], s->engine, dnnl_stream_default_flags);
     if (st == dnnl_success)
         st = dnnl_primitive_attr_create(&s->attr);
     if (st == dnnl_success)
@@ -270,8 +279,10 @@ void shim_close(struct shim *s)
         return;
     if (s->attr)
         dnnl_primitive_attr_destroy(s->attr);
-    if (s->stream)
-        dnnl_stream_destroy(s->stream);
+    for (int i = 0; i < s->n_lanes; i++)
+        if (s->streams[i])
+            dnnl_stream_destroy(s->streams[i]);
+    bst_free(s->streams);
     if (s->engine)
         dnnl_engine_destroy(s->engine);
     bst_free(s);
@@ -317,12 +328,14 @@ static uint32_t layout_of(struct shim *s, md_ref md, const struct bst_shape *sha
     return BST_LAYOUT_ANY;
 }
 
-static bool has_role(enum shim_kind kind, enum shim_role r)
+static bool has_role(const struct shim_op *op, enum shim_role r)
 {
-    if (kind == SHIM_REORDER)
+    if (op->kind == SHIM_REORDER)
         return r == SHIM_SRC || r == SHIM_DST;
+    if (r == SHIM_BIAS && op->kind == SHIM_CONV_FWD)
+        return op->t[r].shape.rank > 0;
     if (r == SHIM_BIAS)
-        return kind == SHIM_LINEAR_FWD || kind == SHIM_LINEAR_BWD_WEIGHT;
+        return op->kind == SHIM_LINEAR_FWD || op->kind == SHIM_LINEAR_BWD_WEIGHT;
     return true;
 }
 
@@ -370,13 +383,13 @@ static bool acceptable(struct shim *s, const struct shim_op *op, const struct ch
         (op->kind != SHIM_REORDER && strncmp(impl, "ref", 3) == 0))
         return false;
     for (int r = 0; r < SHIM_N_ROLES; r++) {
-        if (!has_role(op->kind, r))
+        if (!has_role(op, r))
             continue;
         got[r] = layout_of(s, role_md(c, op->kind, r), &op->t[r].shape, op->t[r].now);
         if (got[r] == BST_LAYOUT_ANY)
             return false;
         if (op->kind != SHIM_REORDER && (r == SHIM_SRC || r == SHIM_DST) &&
-            !shim_layout_block(got[r]))
+            got[r] != op->t[r].now && !shim_layout_block(got[r]))
             return false;
     }
     return true;
@@ -384,10 +397,12 @@ static bool acceptable(struct shim *s, const struct shim_op *op, const struct ch
 
 static enum bst_err add_arg(struct shim_prim *p, md_ref md, int arg, int role)
 {
-    dnnl_exec_arg_t *a = &p->args[p->n_args];
+    for (int i = 0; i < p->n_lanes; i++) {
+        dnnl_exec_arg_t *a = &p->lanes[i].args[p->n_args];
 
-    DNNL_TRY(dnnl_memory_create(&a->memory, md, p->shim->engine, DNNL_MEMORY_NONE), "memory");
-    a->arg = arg;
+        DNNL_TRY(dnnl_memory_create(&a->memory, md, p->shim->engine, DNNL_MEMORY_NONE), "memory");
+        a->arg = arg;
+    }
     p->role[p->n_args++] = role;
     return BST_OK;
 }
@@ -403,7 +418,7 @@ static enum bst_err prim_fill(struct shim_prim *p, const struct shim_op *op, con
     snprintf(p->impl, sizeof p->impl, "%s", impl);
     DNNL_TRY(dnnl_primitive_create(&p->prim, c->pd), p->impl);
     for (int r = 0; r < SHIM_N_ROLES; r++) {
-        if (!has_role(op->kind, r))
+        if (!has_role(op, r))
             continue;
         role_names(op->kind, r, &query, &arg);
         BST_TRY(add_arg(p, role_md(c, op->kind, r), arg, r));
@@ -433,10 +448,13 @@ static enum bst_err prim_make(struct shim *s, struct shim_op *op, const struct m
     }
     *out = bst_xalloc(sizeof **out);
     (*out)->shim = s;
+    (*out)->n_lanes = op->lanes ? op->lanes : 1;
+    (*out)->lanes = bst_xcalloc((size_t)(*out)->n_lanes, sizeof *(*out)->lanes);
+    BST_ASSERT((*out)->n_lanes <= s->n_lanes);
     err = prim_fill(*out, op, &c);
     choice_close(&c);
     for (int r = 0; r < SHIM_N_ROLES; r++)
-        if (has_role(op->kind, r))
+        if (has_role(op, r))
             op->t[r].layout = got[r];
     return err;
 }
@@ -444,16 +462,19 @@ static enum bst_err prim_make(struct shim *s, struct shim_op *op, const struct m
 enum bst_err shim_prim_new(struct shim *s, struct shim_op *op, struct shim_prim **out)
 {
     struct md m[SHIM_N_ROLES];
+    int team = omp_get_max_threads();
     enum bst_err err = BST_OK;
 
     *out = NULL;
     memset(m, 0, sizeof m);
+    if (op->lanes)
+        omp_set_num_threads(1);
     for (int r = 0; r < SHIM_N_ROLES && !err; r++)
-        if (has_role(op->kind, r) &&
-            md_make(&m[r], &op->t[r].shape, op->t[r].layout) != dnnl_success)
+        if (has_role(op, r) && md_make(&m[r], &op->t[r].shape, op->t[r].layout) != dnnl_success)
             err = bst_fail(BST_E_SHAPE, "oneDNN: no descriptor for layout %u", op->t[r].layout);
     if (!err)
         err = prim_make(s, op, m, out);
+    omp_set_num_threads(team);
     for (int r = 0; r < SHIM_N_ROLES; r++)
         md_drop(&m[r]);
     if (err) {
@@ -467,8 +488,11 @@ void shim_prim_free(struct shim_prim *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->n_args; i++)
-        dnnl_memory_destroy(p->args[i].memory);
+    for (int l = 0; l < p->n_lanes; l++)
+        for (int i = 0; i < MAX_ARGS; i++)
+            if (p->lanes[l].args[i].memory)
+                dnnl_memory_destroy(p->lanes[l].args[i].memory);
+    bst_free(p->lanes);
     if (p->prim)
         dnnl_primitive_destroy(p->prim);
     bst_free(p);
@@ -484,20 +508,62 @@ size_t shim_prim_scratch(const struct shim_prim *p)
     return p->scratch_bytes;
 }
 
-enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], void *scratch)
+enum bst_err shim_prim_run_lane(struct shim_prim *p, int lane, void *const at[SHIM_N_ROLES],
+                                void *scratch)
 {
+    struct lane *l = &p->lanes[lane];
+
     for (int i = 0; i < p->n_args; i++) {
         void *a = p->role[i] == SHIM_N_ROLES ? scratch : at[p->role[i]];
 
         /* Major 2 zeroes a blocked tensor's padding whenever it is told an address. */
-        if (a == p->at[i])
+        if (a == l->at[i])
             continue;
-        DNNL_TRY(dnnl_memory_set_data_handle(p->args[i].memory, a), p->impl);
-        p->at[i] = a;
+        DNNL_TRY(dnnl_memory_set_data_handle(l->args[i].memory, a), p->impl);
+        l->at[i] = a;
     }
-    DNNL_TRY(dnnl_primitive_execute(p->prim, p->shim->stream, p->n_args, p->args), p->impl);
-    DNNL_TRY(dnnl_stream_wait(p->shim->stream), p->impl);
+    DNNL_TRY(dnnl_primitive_execute(p->prim, p->shim->streams[lane], p->n_args, l->args), p->impl);
+    DNNL_TRY(dnnl_stream_wait(p->shim->streams[lane]), p->impl);
     return BST_OK;
+}
+
+enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], void *scratch)
+{
+    return shim_prim_run_lane(p, 0, at, scratch);
+}
+
+enum bst_err shim_rows_new(struct shim *s, const struct shim_rows *how, struct shim_prim **out,
+                           uint32_t *packed)
+{
+    struct shim_op op = {
+        .kind = SHIM_CONV_FWD,
+        .window = {1, 1, 0},
+        .lanes = how->lanes,
+        .t = {[SHIM_SRC] = {{4, {1, how->in, how->rows, 1}}, dnnl_nhwc, dnnl_nhwc},
+              [SHIM_WEIGHT] = {{4, {how->out, how->in, 1, 1}}, BST_LAYOUT_ANY, BST_LAYOUT_ANY},
+              [SHIM_DST] = {{4, {1, how->out, how->rows, 1}}, dnnl_nhwc, dnnl_nhwc}}};
+
+    if (how->bias)
+        op.t[SHIM_BIAS].shape = (struct bst_shape){1, {how->out}};
+    BST_TRY(shim_prim_new(s, &op, out));
+    *packed = op.t[SHIM_WEIGHT].layout;
+    /* What is left is made of the plain matrix product. */
+    if (!strstr((*out)->impl, "gemm"))
+        return BST_OK;
+    shim_prim_free(*out);
+    *out = NULL;
+    return bst_fail(BST_E_UNSUPPORTED, "oneDNN: no kernel for rows");
+}
+
+enum bst_err shim_rows_pack_new(struct shim *s, const struct shim_rows *how, bool in_out,
+                                uint32_t packed, struct shim_prim **out)
+{
+    const struct bst_shape w = {4, {how->out, how->in, 1, 1}};
+    uint32_t plain = in_out ? dnnl_iohw : dnnl_oihw;
+    struct shim_op op = {.kind = SHIM_REORDER,
+                         .t = {[SHIM_SRC] = {w, plain, plain}, [SHIM_DST] = {w, packed, packed}}};
+
+    return shim_prim_new(s, &op, out);
 }
 
 enum bst_err shim_gemm(const struct shim_gemm *g)

@@ -37,11 +37,13 @@ enum shim_role { SHIM_SRC, SHIM_WEIGHT, SHIM_BIAS, SHIM_DST, SHIM_N_ROLES };
 
 struct shim_op {
     enum shim_kind kind;
-    struct bst_window window; /* of a convolution */
+    struct bst_window window; /* of a convolution; its bias is there where it has a shape */
     struct shim_tensor t[SHIM_N_ROLES];
+    int lanes; /* 0: the team works on it together. Else one thread does, and so many may at a time,
+                  each in a lane of its own; at most those of shim_open() */
 };
 
-enum bst_err shim_open(struct shim **out);
+enum bst_err shim_open(int lanes, struct shim **out);
 void shim_close(struct shim *s);
 void shim_version(char *out, size_t room); /* "oneDNN 2.6.3" */
 
@@ -53,6 +55,22 @@ void shim_prim_free(struct shim_prim *p);
 const char *shim_prim_impl(const struct shim_prim *p); /* "jit:avx2"; lives as long as p */
 size_t shim_prim_scratch(const struct shim_prim *p);
 enum bst_err shim_prim_run(struct shim_prim *p, void *const at[SHIM_N_ROLES], void *scratch);
+enum bst_err shim_prim_run_lane(struct shim_prim *p, int lane, void *const at[SHIM_N_ROLES],
+                                void *scratch);
+
+/* dst[rows, out] = src[rows, in] times a weight that was packed for it, plus the bias if there is
+ * one: to the library a convolution of 1×1 whose pixels are the rows. Both sizes are multiples of
+ * 8. BST_E_UNSUPPORTED: the library has no kernel of its own for it. */
+struct shim_rows {
+    int64_t rows, in, out;
+    bool bias;
+    int lanes;
+};
+enum bst_err shim_rows_new(struct shim *s, const struct shim_rows *how, struct shim_prim **out,
+                           uint32_t *packed);
+/* Packs a weight that lies [out, in] or, `in_out`, [in, out]; src → dst, by the whole team. */
+enum bst_err shim_rows_pack_new(struct shim *s, const struct shim_rows *how, bool in_out,
+                                uint32_t packed, struct shim_prim **out);
 
 /* c = or += a·b over plain matrices; a is [m, k], or [k, m] where it is turned; b [k, n], or [n,
  * k]. lda, ldb, ldc: reals from row to row as they lie. The calling thread's OpenMP team. */

@@ -42,7 +42,7 @@ static enum bst_err describe_bwd(struct bst_be *be, const struct bst_program *p,
     return cpu_describe_plain(be, p, in, accumulate, w, h);
 }
 
-static void put(float *dst, const double *sum, size_t n, bool add)
+void cpu_put_sums(float *dst, const double *sum, size_t n, bool add)
 {
     for (size_t j = 0; j < n; j++)
         dst[j] = (float)(sum[j] + (add ? (double)dst[j] : 0));
@@ -70,7 +70,7 @@ void cpu_column_sums(struct bst_be *be, float *dst, const float *x, size_t rows,
         double sum[CPU_COLUMNS] = {0};
 
         be->seq->columns_sum(sum, x + g * CPU_COLUMNS, n, rows, width(n, g));
-        put(dst + g * CPU_COLUMNS, sum, width(n, g), add);
+        cpu_put_sums(dst + g * CPU_COLUMNS, sum, width(n, g), add);
     }
 }
 
@@ -91,8 +91,8 @@ static enum bst_err run_bwd(struct bst_be *be, struct cpu_handle *h, const struc
             size_t at = g * CPU_COLUMNS, n = width(d, g);
 
             be->seq->columns_ln(a, b, x + at, dy + at, d, rows, saved, n);
-            put((float *)c->dst[1] + at, a, n, cpu_adds(c, 1));
-            put((float *)c->dst[2] + at, b, n, cpu_adds(c, 2));
+            cpu_put_sums((float *)c->dst[1] + at, a, n, cpu_adds(c, 1));
+            cpu_put_sums((float *)c->dst[2] + at, b, n, cpu_adds(c, 2));
         }
 #pragma omp for schedule(static)
         for (size_t r = 0; r < rows; r++)
