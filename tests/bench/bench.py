@@ -179,7 +179,8 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--window", type=float, default=2.0, help="seconds")
-    parser.add_argument("--profile", action="store_true", help="best times by kind of instruction")
+    parser.add_argument("--profile", action="store_true",
+                        help="processor time by kind of instruction; OMP_WAIT_POLICY=passive")
     parser.add_argument("--markdown", metavar="FILE", help="also write the table there")
     args = parser.parse_intermixed_args()
     args.torch = [m for m in args.torch.split(",") if m and args.python]
