@@ -42,14 +42,19 @@ static enum bst_err list_folder(const char *dir, struct files *f)
     if (!d)
         return bst_fail(BST_E_IO, "%s: %s", dir, strerror(errno));
     f->path = bst_xcalloc(FILES_MOST, sizeof *f->path);
-    for (struct dirent *e = readdir(d); e && f->n < FILES_MOST; e = readdir(d)) {
+    bool more = false;
+    for (struct dirent *e = readdir(d); e && !more; e = readdir(d)) {
         struct stat st;
-        if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+        if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+            !S_ISREG(st.st_mode))
             continue;
-        if (S_ISREG(st.st_mode))
+        more = f->n == FILES_MOST;
+        if (!more)
             f->path[f->n++] = bst_xasprintf("%s/%s", dir, e->d_name);
     }
     closedir(d);
+    if (more)
+        return bst_fail(BST_E_RANGE, "%s: more than %d text files", dir, FILES_MOST);
     if (!f->n)
         return bst_fail(BST_E_NOTFOUND, "%s: no text file", dir);
     qsort(f->path, (size_t)f->n, sizeof *f->path, by_name);

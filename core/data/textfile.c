@@ -29,6 +29,9 @@ static enum bst_err check(const char *path, const struct bst_textfile *t)
 {
     size_t line = 1, len;
     uint32_t point;
+    if (t->n >= 2 && (!memcmp(t->bytes, "\xff\xfe", 2) || !memcmp(t->bytes, "\xfe\xff", 2)))
+        return bst_fail(BST_E_CORRUPT, "%s: UTF-16; iconv -f UTF-16 -t UTF-8 makes UTF-8 of it",
+                        path);
     for (size_t i = 0; i < t->n; i += len) {
         const char *at = (const char *)t->bytes + i;
         len = t->bytes[i] < 0x80 ? 1 : bst_text_utf8(at, t->n - i, &point);
@@ -51,9 +54,14 @@ static enum bst_err read_file(int fd, const char *path, struct bst_textfile *t)
     if (!st.st_size)
         return bst_fail(BST_E_CORRUPT, "%s: empty", path);
     BST_TRY(bst_alloc((size_t)st.st_size, &p));
-    *t = (struct bst_textfile){p, (size_t)st.st_size};
+    *t = (struct bst_textfile){p, (size_t)st.st_size, (size_t)st.st_size};
     BST_TRY(read_all(fd, path, t));
-    return check(path, t);
+    BST_TRY(check(path, t));
+    if (t->n < 3 || memcmp(t->bytes, "\xef\xbb\xbf", 3) != 0)
+        return BST_OK;
+    t->n -= 3;
+    memmove(t->bytes, t->bytes + 3, t->n);
+    return t->n ? BST_OK : bst_fail(BST_E_CORRUPT, "%s: empty but for its byte order mark", path);
 }
 
 enum bst_err bst_textfile_read(const char *path, struct bst_textfile *out)
@@ -73,6 +81,6 @@ enum bst_err bst_textfile_read(const char *path, struct bst_textfile *out)
 void bst_textfile_free(struct bst_textfile *t)
 {
     if (t->bytes)
-        bst_alloc_free(t->bytes, t->n);
+        bst_alloc_free(t->bytes, t->room);
     *t = (struct bst_textfile){0};
 }

@@ -1,4 +1,5 @@
-/* A whole UTF-8 text file in memory. Errors name file, line and offset. Internal to core/data. */
+/* A whole UTF-8 text file in memory, without the byte order mark that some editors begin it with.
+ * Errors name file, line and offset. Internal to core/data. */
 #ifndef BST_DATA_TEXTFILE_H
 #define BST_DATA_TEXTFILE_H
 
@@ -8,8 +9,8 @@
 #include "core/base/err.h"
 
 struct bst_textfile {
-    uint8_t *bytes; /* bst_alloc */
-    size_t n;
+    uint8_t *bytes; /* bst_alloc, of `room` */
+    size_t n, room;
 };
 
 /* BST_E_NOTFOUND, BST_E_NOMEM; BST_E_CORRUPT when it is empty or not UTF-8. */

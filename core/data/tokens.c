@@ -52,10 +52,17 @@ static enum bst_err list(const char *dir, char ***out, int *n)
     *n = 0;
     if (!d)
         return bst_fail(BST_E_IO, "%s: %s", dir, strerror(errno));
-    for (struct dirent *e = readdir(d); e && *n < FILES_MOST; e = readdir(d))
-        if (is_bin(e->d_name))
+    bool more = false;
+    for (struct dirent *e = readdir(d); e && !more; e = readdir(d)) {
+        if (!is_bin(e->d_name))
+            continue;
+        more = *n == FILES_MOST;
+        if (!more)
             (*out)[(*n)++] = bst_xasprintf("%s/%s", dir, e->d_name);
+    }
     closedir(d);
+    if (more)
+        return bst_fail(BST_E_RANGE, "%s: more than %d .bin files", dir, FILES_MOST);
     if (!*n)
         return bst_fail(BST_E_NOTFOUND, "%s: no .bin file", dir);
     qsort(*out, (size_t)*n, sizeof **out, by_name);
