@@ -8,6 +8,16 @@
 #define EMBEDDINGS "bert.embeddings"
 #define WORDS EMBEDDINGS ".word_embeddings"
 
+/* A file of BertModel has no heads, one of BertForMaskedLM neither pooler nor that of pairs. */
+static const char *const buffers[] = {"*embeddings.position_ids", "*embeddings.token_type_ids",
+                                      NULL};
+static const char *const head[] = {"cls.*", "bert.pooler.*", NULL};
+static const struct bst_net_tie ties[] = {{"cls.predictions.decoder.weight", WORDS ".weight"},
+                                          {"cls.predictions.decoder.bias", "cls.predictions.bias"},
+                                          {0}};
+const struct bst_net_names net_bert_names = {
+    .prefix = "bert.", .gamma_beta = true, .buffers = buffers, .head = head, .ties = ties};
+
 static int linear(struct net_maker *m, int x, int out, const char *layer)
 {
     const struct bst_linear l = {.out = out, .init = BST_INIT_NORMAL, .deviation = DEVIATION};

@@ -5,6 +5,10 @@
 
 #include "core/graph/net.h"
 
+/* Hugging Face's files: of BertForPreTraining and of its parts, TensorFlow's words for norms too.
+ */
+extern const struct bst_net_names net_bert_names;
+
 /* Stream 0 is the tokens, whose padding is masked, with a label where one was hidden; stream 1
  * their segments. Two losses: of the hidden tokens, and of whether the second segment follows the
  * first. What cfg leaves open is the base model's. */

@@ -8,6 +8,12 @@
 #define DEVIATION 0.02 /* of all weights; less where a residual branch ends */
 #define EPSILON 1e-5
 
+/* Older files hold the causal mask of each block; some the tied head. */
+static const char *const buffers[] = {"*h.*.attn.bias", "*h.*.attn.masked_bias", NULL};
+static const struct bst_net_tie ties[] = {{"lm_head.weight", "transformer.wte.weight"}, {0}};
+const struct bst_net_names net_gpt_names = {
+    .prefix = "transformer.", .buffers = buffers, .ties = ties};
+
 static int norm(struct net_maker *m, int x, const char *part)
 {
     return bst_graph_layer_norm(m->g, x, EPSILON, net_name(m, part));

@@ -5,6 +5,9 @@
 
 #include "core/graph/net.h"
 
+/* Hugging Face's files: of GPT2LMHeadModel, and of GPT2Model, which has no prefix. */
+extern const struct bst_net_names net_gpt_names;
+
 /* GPT-2 (Radford et al. 2019): layer norm in front of each part, learned positions, GELU by tanh,
  * the head's weight the embedding's. What cfg leaves open is that of the 124 M net; a sample is
  * cfg->length[0] tokens, with a label each. */

@@ -373,3 +373,22 @@ enum bst_err bst_tensors_read(struct bst_tensors *r, const struct bst_tensor *t,
     }
     return BST_OK;
 }
+
+enum bst_err bst_tensors_same(struct bst_tensors *r, const struct bst_tensor *a,
+                              const struct bst_tensor *b, bool *out)
+{
+    enum { BYTES = 1 << 16 };
+    *out = a->dtype == b->dtype && a->rank == b->rank &&
+           !memcmp(a->d, b->d, (size_t)a->rank * sizeof *a->d);
+    char *raw = bst_xalloc(2 * BYTES);
+    enum bst_err err = BST_OK;
+    for (uint64_t done = 0; *out && !err && done < a->bytes; done += BYTES) {
+        size_t n = a->bytes - done < BYTES ? (size_t)(a->bytes - done) : BYTES;
+        err = read_at(r, raw, n, r->data_start + a->offset + done);
+        if (!err)
+            err = read_at(r, raw + BYTES, n, r->data_start + b->offset + done);
+        *out = !err && !memcmp(raw, raw + BYTES, n);
+    }
+    bst_free(raw);
+    return err;
+}

@@ -5,6 +5,7 @@
 #ifndef BST_BASE_SAFETENSORS_H
 #define BST_BASE_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,9 @@ const struct bst_tensor *bst_tensors_find(const struct bst_tensors *r,
 /* All t->count numbers, exactly, as doubles. BST_E_UNSUPPORTED for a dtype that is not a float. */
 BST_MUST_USE enum bst_err bst_tensors_read(struct bst_tensors *r, const struct bst_tensor *t,
                                            double *out);
+/* Whether two tensors of the file are the same: dtype, shape and every bit. */
+BST_MUST_USE enum bst_err bst_tensors_same(struct bst_tensors *r, const struct bst_tensor *a,
+                                           const struct bst_tensor *b, bool *out);
 
 /* Writing: declare every tensor, then give the data in the order of declaration. */
 struct bst_tensors_writer;

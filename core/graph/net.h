@@ -32,12 +32,26 @@ struct bst_net_cfg {
     bool norm_first; /* layer norm in front of each part, not behind; transformer alone has both */
 };
 
+/* What other programs' files of weights call things. Lists end with NULL. */
+struct bst_net_tie {
+    const char *copy, *of; /* a tensor that is a parameter once more; that parameter */
+};
+
+struct bst_net_names {
+    const char *prefix; /* of the body's parameters: a file of the body alone leaves it out */
+    bool gamma_beta;    /* a norm's weight and bias may be called so, as in TensorFlow */
+    const char *const *buffers;     /* patterns of tensors that hold nothing trained */
+    const char *const *head;        /* patterns of parameters that --init may start anew */
+    const struct bst_net_tie *ties; /* to {NULL}; or NULL */
+};
+
 struct bst_net {
     const char *name;
     const char *about;
     /* Builds for cfg at g->micro_batch, up to and with the loss. */
     enum bst_err (*build)(const struct bst_net_cfg *cfg, struct bst_graph *g);
     enum bst_net_input input;
+    const struct bst_net_names *names; /* NULL: PyTorch's counts of batches, and a head called fc */
 };
 
 struct bst_net_table {

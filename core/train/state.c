@@ -1,7 +1,6 @@
 /* A run's state out of the trainer and back: named tensors in a file, a hash. Between updates the
  * gradient block and the staged statistics hold nothing that is needed: a file is read into them
  * first and only becomes the state once all of it was read. */
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,10 +9,10 @@
 #include "core/base/crc32c.h"
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
+#include "core/train/match.h"
 #include "core/train/rank.h"
 #include "core/tune/loss_scale.h"
 
-#define HEAD "fc." /* what another number of classes changes */
 /* The count of steps, as numbers below 2^20 that every dtype holds: high part, low part. */
 #define STEPS "step"
 #define STEPS_LOW 1048576.0
@@ -213,6 +212,8 @@ static enum bst_err misfit(const struct file_job *job, const char *name, const s
 /* What is being read: where it waits until all of it was. */
 struct reading {
     struct bst_tensors *r;
+    const struct bst_tensor **of_slot; /* weights: each parameter's; the optimizer's: NULL */
+    int n_new;                         /* parameters that start anew */
     void *blocks; /* the optimizer's second block on; the gradients' take in the first */
     size_t bytes;
     uint64_t steps;
@@ -231,9 +232,12 @@ static void *waiting_place(const struct rank *k, const struct reading *rd, struc
                                   : (char *)k->staged + (offset - p->trained_bytes);
 }
 
-static void note_new_head(const struct file_job *job, const char *name, const struct bst_tensor *t,
-                          const struct bst_shape *want)
+/* The first two; of the others how many there are. */
+static void note_new_head(const struct file_job *job, struct reading *rd, const char *name,
+                          const struct bst_tensor *t, const struct bst_shape *want)
 {
+    if (rd->n_new++ >= 2)
+        return;
     bst_sb_addf(job->note, "%s%s starts anew", job->note->len ? ", " : "", name);
     if (!t)
         return;
@@ -244,16 +248,16 @@ static void note_new_head(const struct file_job *job, const char *name, const st
     bst_sb_addc(job->note, ')');
 }
 
-static enum bst_err read_tensor(struct rank *k, const struct file_job *job,
-                                const struct reading *rd, struct place at, const char *name)
+static enum bst_err read_tensor(struct rank *k, const struct file_job *job, struct reading *rd,
+                                struct place at, const char *name)
 {
     const struct bst_param_slot *slot = &k->params->slots[at.slot];
-    const struct bst_tensor *t = bst_tensors_find(rd->r, name);
+    const struct bst_tensor *t = rd->of_slot ? rd->of_slot[at.slot] : bst_tensors_find(rd->r, name);
     void *to = waiting_place(k, rd, at);
     if (!t || !same_shape(t, &slot->shape)) {
-        if (!job->lenient || strncmp(name, HEAD, strlen(HEAD)))
-            return misfit(job, name, t, &slot->shape);
-        note_new_head(job, name, t, &slot->shape);
+        if (!job->lenient || !bst_match_is_head(k->t->cfg.net->names, name))
+            return misfit(job, t ? t->name : name, t, &slot->shape);
+        note_new_head(job, rd, name, t, &slot->shape);
         return bst_init_parameter(k, at.slot, to);
     }
     BST_TRY(bst_tensors_read(rd->r, t, rd->plain));
@@ -293,12 +297,10 @@ static enum bst_err read_steps(const struct file_job *job, struct reading *rd)
     return BST_OK;
 }
 
-/* The parameter's name in a tensor's; "" where it is none. */
-static const char *own_name(const struct rank *k, enum bst_state what, const char *name)
+/* The parameter's name in that of a tensor of the optimizer's; "" where it is none. */
+static const char *own_name(const struct rank *k, const char *name)
 {
     const struct bst_optimizer_info *info = optimizer_of(k);
-    if (what == BST_STATE_WEIGHTS)
-        return name;
     for (int i = 0; i < info->n_blocks; i++) {
         size_t n = strlen(info->blocks[i]);
         if (!strncmp(name, info->blocks[i], n) && name[n] == '.')
@@ -307,19 +309,16 @@ static const char *own_name(const struct rank *k, enum bst_state what, const cha
     return "";
 }
 
-/* A tensor that the net has no place for: another net's file, or a typing error in a name.
- * PyTorch's count of batches seen is the one exception; nothing here depends on it. */
+/* A tensor of the optimizer's that the net has no place for: another net's file. */
 static enum bst_err check_unknown(const struct rank *k, const struct file_job *job,
                                   const struct bst_tensors *r)
 {
     enum bst_err err = BST_OK;
     for (int i = 0; i < bst_tensors_count(r) && !err; i++) {
-        const char *name = bst_tensors_at(r, i)->name, *own = own_name(k, job->what, name);
-        if (bst_param_table_find(k->params, own) >= 0 || !fnmatch("*.num_batches_tracked", own, 0))
-            continue;
-        if (job->what == BST_STATE_OPTIMIZER && optimizer_of(k)->adaptive && !strcmp(name, STEPS))
-            continue;
-        if (job->what == BST_STATE_OPTIMIZER && k->t->scales_loss && !strcmp(name, LOSS_SCALE))
+        const char *name = bst_tensors_at(r, i)->name;
+        if (bst_param_table_find(k->params, own_name(k, name)) >= 0 ||
+            (optimizer_of(k)->adaptive && !strcmp(name, STEPS)) ||
+            (k->t->scales_loss && !strcmp(name, LOSS_SCALE)))
             continue;
         struct bst_sb clean;
         bst_sb_init(&clean, 200);
@@ -331,11 +330,20 @@ static enum bst_err check_unknown(const struct rank *k, const struct file_job *j
     return err;
 }
 
+static enum bst_err match(const struct rank *k, const struct file_job *job, struct reading *rd)
+{
+    if (job->what == BST_STATE_OPTIMIZER)
+        return check_unknown(k, job, rd->r);
+    const struct bst_match m = {k->t->cfg.net->names, k->params, rd->r, job->path};
+    rd->of_slot = bst_xcalloc((size_t)k->params->n_slots + 1, sizeof *rd->of_slot);
+    return bst_match_weights(&m, rd->of_slot);
+}
+
 static enum bst_err read_all(struct rank *k, const struct file_job *job, struct reading *rd)
 {
     size_t bytes = 0;
     struct bst_sb name;
-    BST_TRY(check_unknown(k, job, rd->r));
+    BST_TRY(match(k, job, rd));
     BST_TRY(plain_room(k, &rd->plain, &bytes));
     bst_sb_init(&name, 4096);
     enum bst_err err = BST_OK;
@@ -348,6 +356,8 @@ static enum bst_err read_all(struct rank *k, const struct file_job *job, struct 
         err = read_steps(job, rd);
     if (!err && job->what == BST_STATE_OPTIMIZER && k->t->scales_loss)
         err = read_loss_scale(job, rd);
+    if (!err && rd->n_new > 2)
+        bst_sb_addf(job->note, " and %d more", rd->n_new - 2);
     bst_sb_fini(&name);
     bst_alloc_free(rd->plain, bytes);
     return err;
@@ -392,6 +402,7 @@ static enum bst_err load_job(struct rank *k, void *arg)
     if (!err)
         err = take_over(k, job, &rd);
     b->free(k->be, rd.blocks, rd.bytes);
+    bst_free(rd.of_slot);
     return err;
 }
 

@@ -144,6 +144,7 @@ BST_MUST_USE enum bst_err bst_trainer_update(struct bst_trainer *t,
 
 struct bst_eval_result {
     double loss, accuracy, seconds; /* means over samples, of sequences over their targets */
+    double perplexity; /* of sequences: e to the loss of their targets, without a second loss */
     int64_t samples, targets;
 };
 /* Whole evaluation part on rank 0's statistics, all ranks working. */
@@ -177,7 +178,8 @@ enum bst_state { BST_STATE_WEIGHTS, BST_STATE_OPTIMIZER };
 /* Writes a safetensors file (fsync'ed; fp32, or fp64 for ref64). */
 BST_MUST_USE enum bst_err bst_trainer_save(struct bst_trainer *t, enum bst_state what,
                                            const char *path);
-/* Loads on every rank. lenient: tensors of another shape under "fc." start anew; `note` then says
+/* Loads on every rank; weights also under the names of other programs' files (struct
+ * bst_net_names). lenient: a head that is missing or of another shape starts anew; `note` then says
  * so. */
 BST_MUST_USE enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state what,
                                            const char *path, bool lenient, char *note,

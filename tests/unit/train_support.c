@@ -28,8 +28,10 @@ static enum bst_err build_bn(const struct bst_net_cfg *cfg, struct bst_graph *g)
     return bst_graph_check(g);
 }
 
-const struct bst_net train_plain_net = {"plain", "two convolutions", build_plain, BST_INPUT_IMAGES};
-const struct bst_net train_bn_net = {"bn", "batch norm and a residual", build_bn, BST_INPUT_IMAGES};
+const struct bst_net train_plain_net = {"plain", "two convolutions", build_plain, BST_INPUT_IMAGES,
+                                        NULL};
+const struct bst_net train_bn_net = {"bn", "batch norm and a residual", build_bn, BST_INPUT_IMAGES,
+                                     NULL};
 
 void train_ok(enum bst_err err, const char *what, const char *file, int line)
 {

@@ -30,9 +30,9 @@ static enum bst_err build(const struct bst_net_cfg *cfg, struct bst_graph *g)
     return bst_graph_check(g);
 }
 
-static const struct bst_net next_net = {"next", "", build, BST_INPUT_NEXT};
-static const struct bst_net masked_net = {"masked", "", build, BST_INPUT_MASKED};
-static const struct bst_net translate_net = {"translate", "", build, BST_INPUT_TRANSLATE};
+static const struct bst_net next_net = {"next", "", build, BST_INPUT_NEXT, NULL};
+static const struct bst_net masked_net = {"masked", "", build, BST_INPUT_MASKED, NULL};
+static const struct bst_net translate_net = {"translate", "", build, BST_INPUT_TRANSLATE, NULL};
 
 static const char *const backends[] = {"ref", "ref64", "cpu"};
 

@@ -198,7 +198,7 @@ static enum bst_err build_one_pixel(const struct bst_net_cfg *cfg, struct bst_gr
 static void a_batch_norm_of_one_value_is_refused(void **state)
 {
     (void)state;
-    static const struct bst_net net = {"one-pixel", "", build_one_pixel, BST_INPUT_IMAGES};
+    static const struct bst_net net = {"one-pixel", "", build_one_pixel, BST_INPUT_IMAGES, NULL};
     struct bst_train_cfg cfg = train_cfg(&net, "ref");
     struct bst_trainer *t = train_open(&cfg);
     struct bst_update_req req = train_req(0, 3, 2);
