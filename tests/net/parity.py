@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """bstune's training beside PyTorch's: the same net, weights, data, order and settings.
 
-usage: parity.py check [BUILD]   compares the two, in full: needs the driver, built in BUILD (build)
-       parity.py write [BUILD]   writes tests/net/parity.inc, which net.parity.* compare with
+usage: parity.py check [BUILD [CASE]]   compares the two, in full: needs the driver, built in BUILD (build);
+                                        CASE: only those whose names begin so
+       parity.py write [BUILD]          writes tests/net/parity.inc, which net.parity.* compare with
 
 Needs torch, safetensors and the Fashion-MNIST files of Debian's dataset-fashion-mnist.
 
@@ -15,6 +16,8 @@ Needs torch, safetensors and the Fashion-MNIST files of Debian's dataset-fashion
     at more than every other point. Hence errors are compared by their first quartile over the points, which
     points without one decide; the share of single tensors over the bound is printed. So is the same share for
     PyTorch itself when its convolutions go another way (without oneDNN): what chance does to two right programs.
+
+seq_runs.py does the same for nets over sequences, with all that follows the nets' own part here.
 """
 import gzip
 import math
@@ -22,6 +25,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 os.environ["OMP_WAIT_POLICY"] = "passive"  # the two sides take turns
 
@@ -39,6 +43,9 @@ POINTS = [0, 1, 2, 3, 4, 6, 8, 10, 12, 15, 18, 21, 24, 28, 32, 36, 40, 43, 46, 4
 
 
 class Case:
+    file = "parity.inc"
+    other = "without oneDNN"
+
     def __init__(self, name, net, width, stem, batch, micro, updates, lr=0.05, momentum=0.9, decay=5e-4,
                  smoothing=0.0, clip=0.0, nesterov=False, groups=()):
         self.name, self.net, self.width, self.stem = name, net, width, stem
@@ -56,7 +63,21 @@ class Case:
         g = ", ".join('{"%s", %s, -1}' % (m, f) for m, f in self.groups) or "{0}"
         return (f'{{"{self.name}", "{self.net}", {self.width}, BST_STEM_{self.stem.upper()}, {self.batch}, '
                 f"{self.micro}, {self.lr}, {self.momentum}, {self.decay}, {self.smoothing}, {self.clip}, "
-                f"{str(self.nesterov).lower()}, {len(self.groups)}, {{{g}}}}}")
+                f"{str(self.nesterov).lower()}, {len(self.groups)}, {{{g}}}, {{0}}}}")
+
+    def side(self, dtype):
+        return Torch(self, dtype)
+
+    def first_weights(self, driver, folder):
+        """The trainer's own."""
+        path = os.path.join(folder, "first.safetensors")
+        for words in (self.words(), "open ref64 1", f"save {path} -", "close"):
+            driver(words)
+        return load_file(path)
+
+    def other_way(self):
+        """PyTorch's other kernels, the control."""
+        return torch.backends.mkldnn.flags(enabled=False)
 
 
 EVERYTHING = dict(smoothing=0.1, clip=1.0, nesterov=True, groups=(("conv1.*", 0.1), ("layer1.*", 0.2)))
@@ -202,6 +223,27 @@ class Torch:
         self.sgd.step()
         return loss, norm
 
+    def state_off(self, other):
+        """The other's state after the same update, in units of what the gradient's error explains, and that of the
+        norm, which clipping hands to every tensor. This side has made the update."""
+        worst = 0.0
+        norm_error = abs(other.norm - other.exact_norm) / other.exact_norm
+        for part, got in zip(self.state(), other.after):
+            for k in part:
+                name = k.removeprefix("momentum.")
+                allowed = (1e-6 + 10 * (other.errors[name] + norm_error) if name in other.errors else
+                           max(1e-5, 2 * other.statistics[name]))
+                worst = max(worst, error(got[k], part[k]) / allowed)
+        return worst
+
+
+class Other:
+    """What bstune made of one update, and what is known of its gradient."""
+
+    def __init__(self, before, gradient, errors, statistics):
+        self.before, self.gradient, self.errors, self.statistics = before, gradient, errors, statistics
+        self.norm = self.exact_norm = self.after = None
+
 
 class Driver:
     """bstune's side: tests/net/parity_driver.c."""
@@ -219,13 +261,6 @@ class Driver:
         return answer.split()
 
 
-def first_weights(driver, case, folder):
-    path = os.path.join(folder, "first.safetensors")
-    for words in (case.words(), "open ref64 1", f"save {path} -", "close"):
-        driver(words)
-    return load_file(path)
-
-
 def jittered(weights, seed):
     """Every weight up, down or left alone by one unit in the last place."""
     g = np.random.default_rng(seed)
@@ -241,7 +276,7 @@ def jittered(weights, seed):
 
 def run64(case, weights, updates=0):
     """[updates, 2] losses and norms, and the state before each update."""
-    t, rows, states = Torch(case, torch.float64), [], []
+    t, rows, states = case.side(torch.float64), [], []
     t.load(weights)
     for u in range(updates or case.updates):
         states.append(t.state())
@@ -271,19 +306,26 @@ def error(got, want):
     return float((got.double() - want).norm() / want.norm()) if float(want.norm()) else 0.0
 
 
+def errors(got, exact):
+    """Of gradients, by name. One that is 0 but for rounding, as that of a bias of keys, which moves all scores of a
+    query alike, is measured by all of them together."""
+    whole = math.sqrt(sum(float(g.double().norm()) ** 2 for g in exact.values()))
+    return {n: float((got[n].double() - g).norm()) / max(float(g.norm()), 1e-6 * whole) for n, g in exact.items()}
+
+
 def torch_errors(case, states):
     """Errors of float32: gradients' [points, tensors], each point's running statistics by name."""
-    t64, t32 = Torch(case, torch.float64), Torch(case, torch.float32)
-    errors, statistics = [], []
+    t64, t32 = case.side(torch.float64), case.side(torch.float32)
+    found, statistics = [], []
     for u in case.points:
         weights, _ = rounded(states[u])
         t64.load(weights)
         t32.load(weights)
         exact, own = t64.gradient(u)[1], t32.gradient(u)[1]
-        errors.append([error(own[n], exact[n]) for n in exact])
+        found.append(list(errors(own, exact).values()))
         after, ours = t64.state()[0], t32.state()[0]
         statistics.append({k: error(ours[k], after[k]) for k in after if "running" in k})
-    return list(exact), np.array(errors), statistics
+    return list(exact), np.array(found), statistics
 
 
 def compare(ours, own):
@@ -293,22 +335,29 @@ def compare(ours, own):
 
 
 def control(case, states):
-    """PyTorch's other convolutions, by the same measure."""
+    """PyTorch beside itself, by the same measure."""
     names, own, _ = torch_errors(case, states)
-    with torch.backends.mkldnn.flags(enabled=False):
+    with case.other_way():
         other = torch_errors(case, states)[1]
     ratio, each = compare(other, own)
     k = int(ratio.argmax())
-    print(f"{case.name}: PyTorch without oneDNN: gradient error {ratio[k]:.2f} times PyTorch's at worst ({names[k]}), "
+    print(f"{case.name}: PyTorch {case.other}: gradient error {ratio[k]:.2f} times PyTorch's at worst ({names[k]}), "
           f"{np.median(ratio):.2f} in the median; {each:.1f} % of single tensors over 2")
 
 
+def open_at(driver, case, folder, backend, ranks, weights):
+    path = os.path.join(folder, "start.safetensors")
+    save_file({k: v.contiguous() for k, v in weights.items()}, path)
+    driver(case.words())
+    driver(f"open {backend} {ranks}")
+    driver(f"load {path} -")
+
+
 def check64(driver, case, folder):
-    weights = first_weights(driver, case, folder)
+    weights = case.first_weights(driver, folder)
     rows, states = run_points(case, weights)
     allowed = 10 * spread(case, weights, rows)
-    driver(case.words())
-    driver("open ref64 1")
+    open_at(driver, case, folder, "ref64", 1, weights)
     ours = np.array([[float(x) for x in driver(f"update {u}")] for u in range(case.updates)])
     driver("close")
     off = np.abs(ours - rows)
@@ -320,11 +369,11 @@ def check64(driver, case, folder):
 
 def check32(driver, case, folder, states, backend, ranks):
     names, own, statistics = torch_errors(case, states)
-    t64 = Torch(case, torch.float64)
+    t64 = case.side(torch.float64)
     files = [os.path.join(folder, f) for f in ("w.safetensors", "m.safetensors", "g.safetensors")]
     driver(case.words())
     driver(f"open {backend} {ranks}")
-    ours, worst_loss, worst_state = [], 0.0, 0.0  # the last in units of what the gradient's error explains
+    ours, worst_loss, worst_state = [], 0.0, 0.0
     for u, statistics_error in zip(case.points, statistics):
         weights, momenta = rounded(states[u])
         save_file({k: v.float().contiguous() for k, v in weights.items()}, files[0])
@@ -333,24 +382,20 @@ def check32(driver, case, folder, states, backend, ranks):
         exact = t64.gradient(u)[1]
         driver(f"load {files[0]} {files[1]}")
         driver(f"gradient {u}")
-        driver(f"save - {files[2]}")
-        got = load_file(files[2])
-        ours.append([error(got["momentum." + n], exact[n]) for n in names])
-        # the whole update: clipping, groups, Nesterov, statistics
+        driver(f"gradients {files[2]}")
+        got = {n.removeprefix("momentum."): g for n, g in load_file(files[2]).items()}
+        off = errors(got, exact)
+        ours.append(list(off.values()))
+        # the whole update: clipping, groups, the optimizer, statistics
         driver(f"load {files[0]} {files[1]}")
-        loss, norm = (float(x) for x in driver(f"update {u}"))
+        other = Other((weights, momenta), got, off, statistics_error)
+        loss, other.norm = (float(x) for x in driver(f"update {u}"))
         driver(f"save {files[0]} {files[1]}")
+        other.after = [load_file(f) for f in files[:2]]
         t64.load(weights, momenta)
-        exact_loss, exact_norm = t64.update(u)
-        norm_error = abs(norm - exact_norm) / exact_norm  # which clipping hands to every tensor
+        exact_loss, other.exact_norm = t64.update(u)
         worst_loss = max(worst_loss, abs(loss - exact_loss) / abs(exact_loss))
-        for part, path in zip(t64.state(), files[:2]):
-            got = load_file(path)
-            for k in part:
-                name = k.removeprefix("momentum.")
-                allowed = (1e-6 + 10 * (ours[-1][names.index(name)] + norm_error) if name in names else
-                           max(1e-5, 2 * statistics_error[name]))
-                worst_state = max(worst_state, error(got[k], part[k]) / allowed)
+        worst_state = max(worst_state, t64.state_off(other))
     driver("close")
     ratio, each = compare(ours, own)
     k = int(ratio.argmax())
@@ -360,9 +405,9 @@ def check32(driver, case, folder, states, backend, ranks):
     return worst_loss <= 1e-5 and ratio[k] <= 2 and worst_state <= 1
 
 
-def check(driver, folder):
+def check(driver, folder, cases):
     good = True
-    for case in FULL:
+    for case in cases:
         ok, _, states = check64(driver, case, folder)
         good &= ok
         control(case, states)
@@ -378,36 +423,43 @@ def numbers(a):
     return "{\n    " + ",\n    ".join(lines) + "}"
 
 
-def write(driver, folder):
+def wrapped(names):
+    return textwrap.fill(", ".join(f'"{n}"' for n in names), 96, initial_indent="    ", subsequent_indent="    ",
+                         break_long_words=False, break_on_hyphens=False)
+
+
+def write(driver, folder, cases):
     """Everything the C test needs; floats as Python writes them read back exactly."""
-    with open(os.path.join(HERE, "parity.inc"), "w") as f:
-        f.write("/* Written by tests/net/parity.py from PyTorch %s: do not edit. */\n" % torch.__version__.split("+")[0])
+    version, script = torch.__version__.split("+")[0], os.path.basename(sys.argv[0])
+    with open(os.path.join(HERE, cases[0].file), "w") as f:
+        f.write(f"/* Written by tests/net/{script} from PyTorch {version}: do not edit. */\n")
         rows_of = []
-        for i, case in enumerate(SMALL):
-            weights = first_weights(driver, case, folder)
+        for i, case in enumerate(cases):
+            weights = case.first_weights(driver, folder)
             rows, states = run_points(case, weights)
             names, own, _ = torch_errors(case, states)
             f.write("static const int points_%d[] = {%s};\n" % (i, ", ".join(map(str, case.points))))
             f.write("static const double rows_%d[] = %s;\n" % (i, numbers(rows)))
             f.write("static const double spread_%d[] = %s;\n" % (i, numbers(spread(case, weights, rows))))
-            f.write("/* %s */\n" % ", ".join(names))
+            f.write("static const char *const names_%d[] = {\n%s};\n" % (i, wrapped(names)))
             f.write("static const double own_%d[] = %s;\n" % (i, numbers(np.median(own, 0))))
             rows_of.append((case, len(names), len(case.points)))
             print(case.name, rows[0], rows[-1])
         f.write("static const struct known known[] = {\n")
         for i, (case, n, points) in enumerate(rows_of):
-            f.write(f"    {{{case.c()},\n     {case.updates}, {points}, {n}, points_{i}, rows_{i}, spread_{i}, own_{i}}},\n")
+            f.write(f"    {{{case.c()},\n     {case.updates}, {points}, {n}, points_{i}, rows_{i}, spread_{i}, names_{i}, own_{i}}},\n")
         f.write("};\n")
     return 0
 
 
-def main():
+def main(usage=__doc__, small=SMALL, full=FULL):
     torch.set_num_threads(1)
     if len(sys.argv) < 2 or sys.argv[1] not in ("check", "write"):
-        sys.exit(__doc__)
+        sys.exit(usage)
     driver = Driver(sys.argv[2] if len(sys.argv) > 2 else os.path.join(HERE, "..", "..", "build"))
     with tempfile.TemporaryDirectory() as folder:
-        return (check if sys.argv[1] == "check" else write)(driver, folder)
+        full = [c for c in full if len(sys.argv) < 4 or c.name.startswith(sys.argv[3])]
+        return check(driver, folder, full) if sys.argv[1] == "check" else write(driver, folder, small)
 
 
 if __name__ == "__main__":

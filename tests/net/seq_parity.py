@@ -5,20 +5,16 @@ usage: seq_parity.py > tests/net/seq_parity.inc
 
 Needs torch and transformers. Weights and tokens are a formula (mix below, the same in seq_parity_test.c), so that the
 file holds results only: the loss and, of each parameter's gradient in float64, its norm and a few elements; and how
-far PyTorch's float32 gradient is from its float64. GPT-2 and BERT are Hugging Face's classes, the encoder and
-decoder is torch.nn.Transformer between one table.
+far PyTorch's float32 gradient is from its float64. The nets are those of seq_models.py.
 """
-import logging
-import math
 import sys
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
-from transformers import BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel
 
-logging.disable(logging.WARNING)
+from seq_models import Sizes, Translator, bert, gpt
+
 LAYERS, HEADS, WIDTH, HIDDEN, VOCABULARY, POSITIONS, SAMPLES = 2, 3, 48, 80, 67, 90, 3
 SMOOTHING = 0.1
 N_ELEMENTS = 4
@@ -75,34 +71,10 @@ class Gpt:
     name, net, length, hidden, norm_first = "GPT-2", "gpt", (71, 0), 0, False
 
     def build(self):
-        config = GPT2Config(vocab_size=VOCABULARY, n_positions=POSITIONS, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS,
-                            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None,
-                            attn_implementation="eager")
-        return GPT2LMHeadModel(config)
+        return gpt(Sizes(VOCABULARY, WIDTH, LAYERS, HEADS, positions=POSITIONS))
 
     def loss(self, model, y):
         return loss_of(model(tokens(0, self.length[0])).logits, y)
-
-
-class Translator(nn.Module):
-    def __init__(self, norm_first):
-        super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.transformer = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, HIDDEN, dropout=0.0, norm_first=norm_first,
-                                          batch_first=True)
-
-    def embed(self, x):
-        t = torch.arange(x.shape[1], dtype=torch.float64)[:, None]
-        angle = t / 10000 ** (torch.arange(0, WIDTH, 2, dtype=torch.float64) / WIDTH)
-        table = torch.stack((angle.sin(), angle.cos()), 2).view(x.shape[1], WIDTH)
-        w = self.embedding.weight
-        return F.embedding(x, w) * math.sqrt(WIDTH) + table.to(w.dtype)
-
-    def forward(self, source, target, padding):
-        mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
-        y = self.transformer(self.embed(source), self.embed(target), tgt_mask=mask, src_key_padding_mask=padding,
-                             memory_key_padding_mask=padding)
-        return y @ self.embedding.weight.t()
 
 
 class Translation:
@@ -113,7 +85,7 @@ class Translation:
         self.name = f"encoder and decoder, normalising {'first' if norm_first else 'last'}"
 
     def build(self):
-        return Translator(self.norm_first)
+        return Translator(Sizes(VOCABULARY, WIDTH, LAYERS, HEADS, HIDDEN, norm_first=self.norm_first))
 
     def loss(self, model, y):
         padding = padding_of(self.length[0])
@@ -124,10 +96,7 @@ class Bert:
     name, net, length, hidden, norm_first = "BERT", "bert", (66, 66), HIDDEN, False
 
     def build(self):
-        config = BertConfig(vocab_size=VOCABULARY, max_position_embeddings=POSITIONS, hidden_size=WIDTH,
-                            num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=HIDDEN,
-                            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="eager")
-        return BertForPreTraining(config)
+        return bert(Sizes(VOCABULARY, WIDTH, LAYERS, HEADS, HIDDEN, POSITIONS))
 
     def loss(self, model, y):
         t = self.length[0]
