@@ -35,17 +35,22 @@ static void say_update(const struct headless *h, const struct bst_status *s)
 {
     char eta[32];
     bst_clock_span(s->eta_seconds.valid ? s->eta_seconds.value : NAN, eta, sizeof eta);
-    fprintf(h->c->out,
-            "update %llu  epoch %.2f  loss %.4f  lr %.5g  grad %.3g  batch %lld  %.0f/s  left %s\n",
+    fprintf(h->c->out, "update %llu  epoch %.2f  loss %.4f  lr %.5g  grad %.3g  batch %lld  %.0f/s",
             (unsigned long long)s->update, s->epoch, s->loss.valid ? s->loss.value : NAN,
             s->learning_rate.value, s->grad_norm.valid ? s->grad_norm.value : NAN,
-            (long long)s->global_batch, s->samples_per_sec.value, eta);
+            (long long)s->global_batch, s->samples_per_sec.value);
+    if (s->tokens_per_sec.valid)
+        fprintf(h->c->out, "  %.0f tokens/s", s->tokens_per_sec.value);
+    fprintf(h->c->out, "  left %s\n", eta);
 }
 
 static void say_eval(const struct headless *h, const struct bst_status *s)
 {
-    fprintf(h->c->out, "eval    epoch %.2f  loss %.4f  accuracy %.2f %%\n", s->epoch,
+    fprintf(h->c->out, "eval    epoch %.2f  loss %.4f  accuracy %.2f %%", s->epoch,
             s->eval_loss.valid ? s->eval_loss.value : NAN, 100 * s->eval_accuracy.value);
+    if (s->eval_perplexity.valid)
+        fprintf(h->c->out, "  perplexity %.4g", s->eval_perplexity.value);
+    fputc('\n', h->c->out);
 }
 
 static bool line_is_due(struct headless *h, const struct bst_status *s)

@@ -10,6 +10,17 @@
 
 enum { ARMED_ROOM = 640, ARMED_KEYS = 80 };
 
+/* Of "256", or of "614 tokens (19 samples)" what the batch is counted in. */
+static bool batch_of(const char *value, double *out)
+{
+    char number[32];
+    const char *tokens = strstr(value, " tokens (");
+    if (!tokens)
+        return bst_num_parse(value, out);
+    snprintf(number, sizeof number, "%.*s", (int)(tokens - value), value);
+    return bst_num_parse(number, out);
+}
+
 static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
 {
     double before, after;
@@ -17,8 +28,8 @@ static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
     tui_short_value(c->old_value, was);
     tui_short_value(c->new_value, is);
     bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), was, is);
-    if (!strcmp(c->key, "global_batch_size") && bst_num_parse(c->old_value, &before) &&
-        bst_num_parse(c->new_value, &after) && before > 0)
+    if (!strcmp(c->key, "global_batch_size") && batch_of(c->old_value, &before) &&
+        batch_of(c->new_value, &after) && before > 0)
         bst_sb_addf(out, " (%+.0f %%)", (after / before - 1) * 100);
 }
 

@@ -156,6 +156,12 @@ void tui_short_value(const char *value, char out[TUI_VALUE])
     snprintf(out, TUI_VALUE, "%s", value);
     if (!inner)
         return;
+    /* "614 tokens (19 samples)" */
+    const char *tokens = strstr(value, " tokens (");
+    if (tokens) {
+        snprintf(out, TUI_VALUE, "%.*s tokens", (int)(tokens - value), value);
+        return;
+    }
     v = strtod(inner + 1, &rest);
     if (rest != inner + 1 && !strncmp(rest, "ep)", 3))
         snprintf(out, TUI_VALUE, "%.4g ep", v);

@@ -26,7 +26,8 @@ void tui_span(struct bst_metric seconds, char out[TUI_NUM]);
 const char *tui_short_name(const char *key);
 
 enum { TUI_VALUE = 48 };
-/* A setting's value with four digits, and of "60000sa (1.000ep)" what people count in: "1 ep". */
+/* A setting's value with four digits; of "60000sa (1.000ep)" what people count in, "1 ep", and of
+ * "614 tokens (19 samples)" what the batch is counted in. */
 void tui_short_value(const char *value, char out[TUI_VALUE]);
 
 enum { TUI_TEXT = 640 };

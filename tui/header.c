@@ -8,15 +8,22 @@
 #include "tui/keys.h"
 #include "tui/render.h"
 
-void tui_batch_text(const struct bst_status *s, char *out, size_t room)
+void tui_batch_text(const struct bst_status *s, bool brief, char *out, size_t room)
 {
     long long parts = (long long)s->micro_batch * s->accumulation * s->n_devices;
+    char tokens[48] = "";
+    /* The unit that changes are made in comes first. */
+    if (s->batch_tokens)
+        snprintf(tokens, sizeof tokens, "%llu tokens%s", (unsigned long long)s->batch_tokens,
+                 brief ? "" : ", ");
     if (s->global_batch <= 0)
         snprintf(out, room, "n/a");
+    else if (brief && tokens[0])
+        snprintf(out, room, "%s", tokens);
     else if (s->micro_batch <= 0 || s->accumulation <= 0 || s->n_devices <= 0)
-        snprintf(out, room, "%lld", (long long)s->global_batch);
+        snprintf(out, room, "%s%lld", tokens, (long long)s->global_batch);
     else
-        snprintf(out, room, "%lld %s %d × %d × %d", (long long)s->global_batch,
+        snprintf(out, room, "%s%lld %s %d × %d × %d", tokens, (long long)s->global_batch,
                  parts == s->global_batch ? "=" : "≤", s->micro_batch, s->accumulation,
                  s->n_devices);
 }
@@ -148,7 +155,7 @@ static void draw_second(const struct tui_model *m, struct tui_area a)
     snprintf(text, sizeof text, "%llu", (unsigned long long)s->update);
     if (!brief || a.w >= 60)
         x = item(a, x, 0, "update", text, TUI_NORMAL);
-    tui_batch_text(s, text, sizeof text);
+    tui_batch_text(s, a.w < 100, text, sizeof text);
     if (brief)
         snprintf(text, sizeof text, "%lld", (long long)s->global_batch);
     x = item(a, x, 0, brief ? "b" : "batch", text, TUI_STRONG);

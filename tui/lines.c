@@ -37,12 +37,20 @@ static void add_line_text(const struct bst_status *s, struct bst_sb *out)
         tui_percent1(s->eval_accuracy, text);
         bst_sb_addf(out, "  top-1 %s", text);
     }
+    if (s->eval_perplexity.valid) {
+        tui_metric(s->eval_perplexity, 4, text);
+        bst_sb_addf(out, "  perplexity %s", text);
+    }
     tui_metric(s->learning_rate, 3, text);
     bst_sb_addf(out, "  rate %s", text);
-    tui_batch_text(s, text, sizeof text);
+    tui_batch_text(s, false, text, sizeof text);
     bst_sb_addf(out, "  batch %s", text);
     tui_metric(s->samples_per_sec, 4, text);
     bst_sb_addf(out, "  samples/s %s", text);
+    if (s->tokens_per_sec.valid) {
+        tui_count(s->tokens_per_sec.value, text);
+        bst_sb_addf(out, "  tokens/s %s", text);
+    }
     tui_span(s->eta_seconds, text);
     bst_sb_addf(out, "  left %s", text);
 }

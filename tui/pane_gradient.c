@@ -97,6 +97,34 @@ static void usual_text(const struct bst_status_layer *l, const struct bst_health
     snprintf(out, TUI_NUM, "×%.28s", number);
 }
 
+/* "bert.encoder.layer.11.attention.self.key" where that is too long: parts from the front on are
+ * cut to their first letter and what number they end in, "b.e.l.11.a.self.key", as many as it
+ * takes. */
+static void shorten(const struct tui_frame *f, const char *name, int columns, struct bst_sb *out)
+{
+    int full = tui_columns(f, name);
+    for (const char *part = name; *part;) {
+        size_t n = strcspn(part, ".");
+        size_t digits = n, first = 1;
+        while (digits && part[digits - 1] >= '0' && part[digits - 1] <= '9')
+            digits--;
+        while (first < n && ((unsigned char)part[first] & 0xC0) == 0x80)
+            first++;
+        if (full <= columns || !part[n] || first >= digits) {
+            bst_sb_addn(out, part, n + (part[n] == '.'));
+        } else {
+            struct bst_sb cut;
+            bst_sb_init(&cut, 256);
+            bst_sb_addn(&cut, part + first, digits - first);
+            full -= tui_columns(f, cut.data);
+            bst_sb_fini(&cut);
+            bst_sb_addn(out, part, first);
+            bst_sb_addn(out, part + digits, n - digits + 1);
+        }
+        part += n + (part[n] == '.');
+    }
+}
+
 static void draw_layer(const struct tui_model *m, int i, struct tui_area a, int y, bool wide)
 {
     const struct bst_status_layer *l = &m->status.layers[i];
@@ -106,7 +134,11 @@ static void draw_layer(const struct tui_model *m, int i, struct tui_area a, int 
     tui_metric(l->grad_norm, 3, norm);
     int name = a.w - 2 - 9 - (wide ? 27 : 7);
     tui_cell_put(a, 0, y, style, mark);
-    tui_put_cut(a, 2, y, name, TUI_NORMAL, l->name);
+    struct bst_sb brief;
+    bst_sb_init(&brief, sizeof l->name);
+    shorten(a.f, l->name, name, &brief);
+    tui_put_cut(a, 2, y, name, TUI_NORMAL, brief.data);
+    bst_sb_fini(&brief);
     int x = 2 + name;
     tui_put_right(a, x + 9, y, style == TUI_NORMAL ? TUI_STRONG : style, norm);
     usual_text(l, &m->layers[i], usual);

@@ -21,8 +21,13 @@ static void draw_facts(const struct tui_model *m, struct tui_area a)
 {
     const struct bst_status *s = &m->status;
     char text[TUI_NUM];
+    int x = 0;
+    if (s->tokens_per_sec.valid) {
+        tui_count(s->tokens_per_sec.value, text);
+        x = tui_fact(a, 0, 0, "tokens/s", text);
+    }
     tui_span(s->eta_seconds, text);
-    int x = tui_fact(a, 0, 0, "left", text);
+    x = tui_fact(a, x, 0, "left", text);
     tui_percent(s->data_wait, text);
     x = tui_fact(a, x, 0, "data wait", text);
     tui_span(s->elapsed_seconds, text);

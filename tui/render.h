@@ -23,7 +23,7 @@ void tui_lrfind_draw(const struct tui_model *m, struct tui_area a);
 void tui_options_draw(const struct tui_model *m, struct tui_area a);
 
 /* The batch as people check it: "128 = 64 × 1 × 2", "307 ≤ 154 × 1 × 2". */
-void tui_batch_text(const struct bst_status *s, char *out, size_t room);
+void tui_batch_text(const struct bst_status *s, bool brief, char *out, size_t room);
 /* A box in the middle with a title, its inside cleared; returns the inside. */
 struct tui_area tui_dialog(struct tui_area a, int w, int h, const char *title);
 

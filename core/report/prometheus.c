@@ -121,7 +121,11 @@ void bst_prometheus_print(struct bst_sb *out, const struct bst_status *s, bool l
     put_metric(&t, "gradient_norm", "Norm of the last update's gradient.", s->grad_norm);
     put_metric(&t, "eval_loss", "Loss of the last evaluation.", s->eval_loss);
     put_metric(&t, "eval_accuracy_ratio", "Accuracy of the last evaluation.", s->eval_accuracy);
+    put_metric(&t, "eval_perplexity", "Perplexity of the last evaluation, of sequences.",
+               s->eval_perplexity);
     put_metric(&t, "samples_per_second", "Samples trained a second.", s->samples_per_sec);
+    put_metric(&t, "tokens_per_second", "Tokens trained a second, of sequences without padding.",
+               s->tokens_per_sec);
     put_metric(&t, "remaining_seconds", "Time to the end, estimated.", s->eta_seconds);
     put_devices(&t);
 }

@@ -19,11 +19,13 @@ enum { KEEP = 3, STATE_VERSION = 1 };
 
 #define P(kind, name) BST_FIELD(struct bst_progress, kind, name)
 static const struct bst_field progress_fields[] = {
-    P(U64, update),           P(U64, samples),          P(U64, next_eval),
-    P(U64, next_checkpoint),  P(U64, last_eval),        P(U64, next_planned),
-    P(U64, nonfinite),        P(U64, skipped),          P(METRIC, eval_loss),
-    P(METRIC, eval_accuracy), P(METRIC, best_accuracy), P(F64, elapsed),
-    P(F64, momentum_factor),
+    P(U64, update),           P(U64, samples),
+    P(U64, next_eval),        P(U64, next_checkpoint),
+    P(U64, last_eval),        P(U64, next_planned),
+    P(U64, nonfinite),        P(U64, skipped),
+    P(METRIC, eval_loss),     P(METRIC, eval_accuracy),
+    P(METRIC, best_accuracy), P(F64, elapsed),
+    P(F64, momentum_factor),  P(METRIC, eval_perplexity),
 };
 #undef P
 enum { N_PROGRESS = sizeof progress_fields / sizeof *progress_fields };

@@ -225,7 +225,7 @@ static void write_eval(struct bst_session *s, const struct bst_eval_result *res)
     bst_json_num(&j, "accuracy_top1", res->accuracy);
     say_why(&j, res->loss, res->accuracy);
     if (bst_trainer_data(s->trainer)->streams) {
-        bst_json_num(&j, "perplexity", exp(res->loss));
+        bst_json_num(&j, "perplexity", res->perplexity);
         bst_json_int(&j, "eval_targets", res->targets);
     }
     bst_json_int(&j, "eval_samples", res->samples);
@@ -245,6 +245,7 @@ enum bst_err bst_session_eval(struct bst_session *s)
         return err;
     s->at.eval_loss = bst_metric_of(res.loss);
     s->at.eval_accuracy = bst_metric_of(res.accuracy);
+    s->at.eval_perplexity = bst_metric_of(res.perplexity > 0 ? res.perplexity : NAN);
     if (!s->at.best_accuracy.valid || res.accuracy > s->at.best_accuracy.value)
         s->at.best_accuracy = s->at.eval_accuracy;
     bst_advisor_eval(&s->advisor, res.accuracy);

@@ -83,6 +83,7 @@ static const struct bst_field status_fields[] = {
     S(METRIC, samples_per_sec),
     S(METRIC, tokens_per_sec),
     S(U64, batch_tokens),
+    S(METRIC, eval_perplexity),
     S(METRIC, data_wait),
     S(METRIC, eta_seconds),
     S(METRIC, elapsed_seconds),

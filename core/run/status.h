@@ -86,9 +86,10 @@ struct bst_status {
     struct bst_metric grad_norm, grad_low, grad_high; /* the norm and its healthy band */
     uint64_t nonfinite, skipped;
     struct bst_metric samples_per_sec, eta_seconds, elapsed_seconds;
-    struct bst_metric tokens_per_sec; /* of sequences, padding not counted */
-    uint64_t batch_tokens;            /* the batch as it is counted; 0: in samples */
-    struct bst_metric data_wait;      /* share of the last update's time, 0…1 */
+    struct bst_metric tokens_per_sec;  /* of sequences, padding not counted */
+    struct bst_metric eval_perplexity; /* of sequences: e to the loss of their tokens */
+    uint64_t batch_tokens;             /* the batch as it is counted; 0: in samples */
+    struct bst_metric data_wait;       /* share of the last update's time, 0…1 */
     struct bst_metric last_checkpoint_samples;
     uint64_t warmup_samples;
     /* The noise scale in samples with its interval, not valid unless it is known; noise_state says

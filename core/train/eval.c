@@ -1,5 +1,7 @@
 /* Evaluation: the whole part in order, its batches dealt to the ranks, on the statistics that every
  * rank has from rank 0. It lives in the arena that is there for training. */
+#include <math.h>
+
 #include "core/base/clock.h"
 #include "core/train/rank.h"
 
@@ -101,6 +103,8 @@ static enum bst_err eval_job(struct rank *k, void *arg)
         job->out->targets = (int64_t)tally[E_TARGETS];
         job->out->loss = tally[E_LOSS] / tally[E_TARGETS] + tally[E_PAIR_LOSS] / tally[E_SAMPLES];
         job->out->accuracy = tally[E_CORRECT] / tally[E_TARGETS];
+        if (bst_dataset_info(k->t->data)->streams)
+            job->out->perplexity = exp(tally[E_LOSS] / tally[E_TARGETS]);
     }
     return BST_OK;
 }

@@ -32,10 +32,14 @@ static double noise(struct fake *f)
     return (double)(f->noise >> 8) / (double)(1 << 23) - 1;
 }
 
+static bool is_noam; /* of the run, of which there is one a program */
+
 static double rate_at(double samples, double peak, double warmup)
 {
     if (samples < warmup)
         return peak * samples / warmup;
+    if (is_noam)
+        return peak * sqrt(warmup / samples);
     double done = (samples - warmup) / ((double)EPOCH * EPOCHS - warmup);
     return peak * 0.5 * (1 + cos(3.14159265358979 * done));
 }
@@ -253,6 +257,26 @@ static void make_diverged(struct fake *f)
     add_event(f, "BST-103", "trainer", true, s->note);
 }
 
+/* A byte-level GPT on the licences, sequences of 256. */
+static void make_tokens(struct fake *f)
+{
+    static const char *const parts[] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"};
+    struct bst_status *s = &f->status;
+    snprintf(s->run, sizeof s->run, "gpt-1");
+    snprintf(s->preset, sizeof s->preset, "GPT on text");
+    snprintf(s->net, sizeof s->net, "gpt");
+    snprintf(s->data, sizeof s->data, "text");
+    snprintf(s->lr_scheduler, sizeof s->lr_scheduler, "noam");
+    s->eval_perplexity = is(exp(s->eval_loss.value));
+    s->batch_tokens = (uint64_t)BATCH * 256;
+    s->tokens_per_sec = is(s->samples_per_sec.value * 256);
+    s->grad_low = is(0.5);
+    s->grad_high = is(5);
+    for (int i = 0; i < s->n_layers; i++)
+        snprintf(s->layers[i].name, sizeof s->layers[i].name, "transformer.h.%d.%s.weight", i / 4,
+                 parts[i % 4]);
+}
+
 static void make_many(struct fake *f)
 {
     struct bst_status *s = &f->status;
@@ -385,6 +409,14 @@ static void set_rate(struct fake *f, struct bst_reply *r, double peak, bool dry)
     f->status.learning_rate = is(rate_at((double)f->status.samples, peak, EPOCH));
 }
 
+static void put_batch(const struct fake *f, int batch, char out[48])
+{
+    if (f->kind == FAKE_TOKENS)
+        snprintf(out, 48, "%d tokens (%d samples)", 256 * batch, batch);
+    else
+        snprintf(out, 48, "%d", batch);
+}
+
 static void set_batch(struct fake *f, struct bst_reply *r, int64_t batch, bool dry)
 {
     char before[48], after[48], text[240];
@@ -392,8 +424,8 @@ static void set_batch(struct fake *f, struct bst_reply *r, int64_t batch, bool d
         refuse(r, "BST-201", "batch 1040 needs 8.10 GiB a device, devices.memory is 8.00 GiB");
         return;
     }
-    snprintf(before, sizeof before, "%lld", (long long)f->status.global_batch);
-    snprintf(after, sizeof after, "%lld", (long long)batch);
+    put_batch(f, (int)f->status.global_batch, before);
+    put_batch(f, (int)batch, after);
     change(r, "global_batch_size", before, after);
     r->memory_planned = is((0.4 + 0.003125 * (double)batch) * (1 << 30));
     r->memory_limit = is(8.0 * (1 << 30));
@@ -515,8 +547,8 @@ static const struct tui_link_ops fake_ops = {
 
 int fake_kind_by_name(const char *name)
 {
-    static const char *const names[] = {"usual", "empty",  "diverged", "many",  "other",
-                                        "lost",  "moving", "slow",     "ended", "taken"};
+    static const char *const names[] = {"usual",  "empty", "diverged", "many",   "other", "lost",
+                                        "moving", "slow",  "ended",    "tokens", "taken"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (!strcmp(name, names[i]))
             return i;
@@ -528,7 +560,8 @@ struct tui_link *fake_open(enum fake_kind kind)
     struct fake *f = bst_xalloc(sizeof *f);
     f->link.ops = &fake_ops;
     f->kind = kind;
-    f->peak = 0.1;
+    is_noam = kind == FAKE_TOKENS;
+    f->peak = is_noam ? 0.002 : 0.1;
     f->noise = 1;
     f->has_lease = kind != FAKE_OTHER;
     make_history(f, kind == FAKE_EMPTY ? 0 : kind == FAKE_ENDED ? MOST : 800);
@@ -552,5 +585,7 @@ struct tui_link *fake_open(enum fake_kind kind)
         make_diverged(f);
     if (kind == FAKE_MANY)
         make_many(f);
+    if (kind == FAKE_TOKENS)
+        make_tokens(f);
     return &f->link;
 }

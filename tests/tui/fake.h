@@ -15,6 +15,7 @@ enum fake_kind {
     FAKE_MOVING,   /* a second's worth of updates with each question */
     FAKE_SLOW,     /* a command that changes the run is answered after the next question */
     FAKE_ENDED,    /* done, its trainer gone since yesterday */
+    FAKE_TOKENS,   /* a language model's run, its batch counted in tokens, under noam */
     FAKE_TAKEN,    /* after each proposal another console takes the lease, and advice comes */
 };
 
