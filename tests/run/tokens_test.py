@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs over sequences: a batch counted in tokens, changed live, ended and resumed; what is refused at the start."""
 import math
+import os
+import struct
 
 from bst import Place, check, main, signal
 
@@ -42,16 +44,33 @@ def a_batch_of_tokens_is_changed_and_resumed():
 
 
 def what_cannot_be_is_refused_at_the_start():
+    """With the file, the place and the value, before an update is made; a pipe is not waited for."""
     with Place() as p:
         (p.path / "bad.txt").write_bytes(b"one\ntwo \xff\n" * 500)
-        for change, code, word in ((("data.path", "bad.txt"), 1, "bad.txt:2: byte 8, 0xFF, is not UTF-8"),
-                                   (("data.format", "shapes"), 2, "shapes is a set of images, gpt takes sequences"),
-                                   (("data.length", 3), 2, "data.length"),
-                                   (("model.name", "transformer"), 2, "text has no pairs to translate"),
-                                   (("model.name", "resnet8"), 2, "text is a set of sequences, resnet8 takes images")):
-            r = p.start(str(change[0]) + str(change[1]), **{**text(p), "max_epochs": 1, change[0]: change[1]})
+        (p.path / "odd.bin").write_bytes(bytes(10001))
+        (p.path / "large.bin").write_bytes(bytes(10000) + b"\x40\x01" + bytes(10000))
+        (p.path / "header.bin").write_bytes(struct.pack("<3i", 20240520, 1, 6000) + bytes(1012 + 10000))
+        os.mkfifo(p.path / "pipe.bin")
+        (p.path / "train.en").write_text("one\ntwo\nthree\n")
+        (p.path / "train.de").write_text("eins\nzwei\n")
+        tokens = {"data.format": "tokens", "model.classes": 300}
+        for change, code, word in (({"data.path": "bad.txt"}, 1, "bad.txt:2: byte 8, 0xFF, is not UTF-8"),
+                                   ({"data.path": "none.txt"}, 1, "none.txt: No such file"),
+                                   ({"data.format": "shapes"}, 2, "shapes is a set of images, gpt takes sequences"),
+                                   ({"data.length": 3}, 2, "data.length"),
+                                   ({"data.length": 64, "model.positions": 63}, 2, "sequences of 64, but only 63 positions"),
+                                   ({"model.name": "transformer"}, 2, "text has no pairs to translate"),
+                                   ({"model.name": "resnet8"}, 2, "text is a set of sequences, resnet8 takes images"),
+                                   ({**tokens, "data.path": "odd.bin"}, 1, "odd.bin: 10001 bytes are not whole tokens of 2 bytes"),
+                                   ({**tokens, "data.path": "large.bin"}, 1, "large.bin: token 5000 is 320, the vocabulary has 300"),
+                                   ({**tokens, "data.path": "header.bin"}, 1, "header.bin: its header tells of 6000 tokens"),
+                                   ({**tokens, "data.path": "pipe.bin"}, 1, "pipe.bin: not a regular file"),
+                                   ({"model.name": "transformer", "data.format": "pairs", "data.path": ".",
+                                     "data.languages": "en-de"}, 1, "train.en has 3 lines, ./train.de 2")):
+            r = p.start("refused-" + "-".join(str(v).replace(".", "") for v in change.values()), **{**text(p), "max_epochs": 1, **change})
             r.end(code)
             check(word in r.said(), f"{change}: {r.said()}")
+            check(not r.metrics(), f"{change}: an update was made")
 
 
 if __name__ == "__main__":
