@@ -230,7 +230,7 @@ def pairs_of_cases(sizes, lengths, batch, micro, from_torch):
 
 # vocabulary, width, layers, heads, hidden; tokens of a sample
 SMALL = pairs_of_cases((17, 24, 2, 3, 40), (15, 12, 12, 17), 7, 3, False)
-FULL = pairs_of_cases((67, 96, 3, 4, 200), (48, 40, 40, 66), 13, 4, True)
+FULL = pairs_of_cases((67, 48, 2, 4, 100), (40, 24, 24, 40), 9, 4, True)
 
 if __name__ == "__main__":
     sys.exit(parity.main(__doc__, SMALL, FULL))
