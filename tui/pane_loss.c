@@ -46,16 +46,17 @@ static void title(const struct tui_model *m, struct tui_area a)
     const struct bst_status *s = &m->status;
     char text[TUI_NUM], how[64];
     struct tui_window w;
-    int x = 0, digits = s->eval_perplexity.valid && m->layout.size < TUI_SIZE_FULL ? 3 : 4;
+    /* Both losses and the perplexity have room in 80 columns when they are brief. */
+    bool brief = s->eval_perplexity.valid && m->layout.size < TUI_SIZE_FULL;
+    int x = 0, digits = brief ? 3 : 4;
     tui_metric(s->loss, digits, text);
     x = tui_title_item(a, x, s->loss.valid && !isfinite(s->loss.value) ? TUI_BAD : TUI_TRAIN,
                        "train", text);
     tui_metric(s->eval_loss, digits, text);
-    x = tui_title_item(a, x, TUI_EVAL, "◆ eval", text);
+    x = tui_title_item(a, x, TUI_EVAL, brief ? "◆" : "◆ eval", text);
     if (s->eval_perplexity.valid) {
         tui_metric(s->eval_perplexity, digits, text);
-        x = tui_title_item(a, x, TUI_EVAL, m->layout.size >= TUI_SIZE_FULL ? "perplexity" : "ppl",
-                           text);
+        x = tui_title_item(a, x, TUI_EVAL, brief ? "ppl" : "perplexity", text);
     }
     tui_percent1(s->eval_accuracy, text);
     if (s->eval_accuracy.valid)

@@ -407,8 +407,38 @@ def idle_bytes():
         assert rate <= 1024
 
 
+LANGUAGE = {
+    "model.name": "gpt", "model.width": 16, "model.layers": 1, "model.heads": 2, "data.format": "reverse", "data.length": 24,
+    "data.train_count": 640, "optimizer": "adamw", "learning_rate": 0.003, "lr_scheduler": "noam", "warmup_epochs": 20,
+    "batch_unit": "tokens", "global_batch_size": 600, "lr_base_batch_size": 600, "grad_norm_band": "[0.2, 3]",
+}
+
+
+def a_language_model():
+    """Tokens a second, perplexity, the rate by the update, the preset's band; twenty percent of the tokens; its replay."""
+    with Session(width=130, height=40, **LANGUAGE) as s:
+        t = s.t
+        t.expect("tokens/s")
+        t.expect("perplexity")
+        t.expect("band 0.20…3.0")
+        t.expect("batch 600 tokens, ")
+        schedule = next(line for line in t.text().split("\n") if "5 schedule" in line)
+        assert "noam" in schedule and re.search(r"warming up \S+ st", schedule), schedule
+        press(t, "+", "batch 600 tokens → 720 tokens (+20 %)")
+        t.send("y")
+        t.expect("batch 720 tokens, ")
+        sizes = [m["global_batch_size"] for m in s.updates()]
+        assert sizes[-1] > sizes[0], sizes
+        assert s.ctl("stop", "quickstart-1").returncode == 0
+        t.expect("ended")
+        r = s.terminal([BSTUNE, "replay", "quickstart-1", "--from", "100%"], 130, 40)
+        r.expect("perplexity")
+        r.expect("batch 720 tokens, ")
+        r.close()
+
+
 if __name__ == "__main__":
     run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
          search_is_cancelled, rate_by_a_key, keys_of_ones_own,
          outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run,
-         a_start_that_fails, idle_bytes])
+         a_start_that_fails, idle_bytes, a_language_model])
