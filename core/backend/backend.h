@@ -63,7 +63,9 @@ struct bst_plan_for;
 
 struct bst_be_cfg {
     int rank;
-    int threads;                         /* this rank's team; at least 1 */
+    const char *device;  /* which one: its number or UUID; NULL: that of the rank's number */
+    double wait_seconds; /* for a device that does not answer, and for other ranks; 0: 60 */
+    int threads;         /* this rank's team; at least 1 */
     enum bst_precision precision;        /* one that the backend has */
     const struct bst_plan_for *plan_for; /* a GPU that is not here (gpu_plan.h), or NULL */
 };
@@ -76,6 +78,30 @@ struct bst_call {
     void *const *dst;
     void *scratch;
     const struct bst_step *step;
+};
+
+/* Collectives between the devices of ranks, by their maker's library (NCCL). A rank's end belongs
+ * to its context and its thread. A collective is put on the context's queue and is waited for with
+ * it; whoever waits looks again and again whether the library reports a failure, `given_up` is set
+ * or wait_seconds have gone by, and then leaves the collective, here alone. After a failure the end
+ * is broken until all ranks have left and joined again. */
+enum { BST_LINK_ID = 128 };
+
+struct bst_link_cfg {
+    int rank, n_ranks;
+    unsigned char id[BST_LINK_ID]; /* from rank 0's name(), the same on all ranks */
+    const atomic_bool *given_up; /* another rank has failed; read in every wait, outlives the end */
+};
+
+struct bst_link_ops {
+    enum bst_err (*name)(struct bst_be *be, unsigned char id[BST_LINK_ID]);
+    enum bst_err (*join)(struct bst_be *be, const struct bst_link_cfg *cfg); /* all ranks at once */
+    void (*leave)(struct bst_be *be, bool broken); /* broken: without the others */
+    bool (*intact)(const struct bst_be *be);
+    /* In place. Sums have the same bits on every rank. */
+    enum bst_err (*all_reduce)(struct bst_be *be, void *block, size_t bytes);
+    enum bst_err (*broadcast)(struct bst_be *be, void *block, size_t bytes, int root);
+    enum bst_err (*settle)(struct bst_be *be); /* until those asked for are through */
 };
 
 struct bst_backend {
@@ -113,6 +139,10 @@ struct bst_backend {
     enum bst_err (*download)(struct bst_be *be, void *dst, const void *src, size_t bytes);
     /* What is free of the device's memory; NULL: it is the host's. */
     enum bst_err (*memory)(struct bst_be *be, uint64_t *bytes);
+    /* Bytes that alloc() has given and free() has not had back; NULL: bst_alloc counts them. */
+    uint64_t (*held)(const struct bst_be *be);
+    /* NULL: ranks add up by sum() and copy() over each other's blocks. */
+    const struct bst_link_ops *link;
 
     /* One parameter-shaped tensor between its place `at` in a block and plain host doubles in shape
      * order. Lossless both ways (a float goes through a double unchanged); import zeroes the

@@ -19,7 +19,9 @@
     X(DIVERGED, "training diverged")                                                               \
     X(CANCELLED, "cancelled")                                                                      \
     X(CORRUPT, "damaged data")                                                                     \
-    X(LIBRARY, "a library failed")
+    X(LIBRARY, "a library failed")                                                                 \
+    X(CONTEXT, "a device's context is lost")                                                       \
+    X(DEVICE, "a device is lost")
 
 enum bst_err {
 #define X(name, text) BST_E_##name,

@@ -17,24 +17,29 @@ struct bst_comm_local {
     pthread_mutex_t lock;
     pthread_cond_t turn;
     int waiting;
-    unsigned generation; /* of the barrier */
-    bool aborted;
+    unsigned generation;           /* of the barrier */
+    struct bst_comm_shared shared; /* written under the lock */
     /* What ranks show each other; written by the owner before a barrier, read by all after it. */
     void **block;
     double *small; /* [rank][BST_COMM_SMALL] */
 };
+
+static bool given_up(const struct bst_comm_local *g)
+{
+    return atomic_load(&g->shared.given_up);
+}
 
 static enum bst_err local_barrier(struct bst_comm *c)
 {
     struct bst_comm_local *g = ((struct end *)c)->group;
     pthread_mutex_lock(&g->lock);
     unsigned mine = g->generation;
-    if (!g->aborted && ++g->waiting == g->n_ranks) {
+    if (!given_up(g) && ++g->waiting == g->n_ranks) {
         g->waiting = 0;
         g->generation++;
         pthread_cond_broadcast(&g->turn);
     }
-    while (!g->aborted && g->generation == mine)
+    while (!given_up(g) && g->generation == mine)
         pthread_cond_wait(&g->turn, &g->lock);
     /* A barrier that everyone has reached holds, even if someone has failed since. */
     bool passed = g->generation != mine;
@@ -46,7 +51,7 @@ static void local_abort(struct bst_comm *c)
 {
     struct bst_comm_local *g = ((struct end *)c)->group;
     pthread_mutex_lock(&g->lock);
-    g->aborted = true;
+    atomic_store(&g->shared.given_up, true);
     pthread_cond_broadcast(&g->turn);
     pthread_mutex_unlock(&g->lock);
 }
@@ -119,6 +124,12 @@ static enum bst_err local_broadcast(struct bst_comm *c, void *block, size_t byte
     return leave(c, copy_from(c, block, bytes, root));
 }
 
+static enum bst_err local_settle(struct bst_comm *c)
+{
+    (void)c; /* a block collective is over when it returns */
+    return BST_OK;
+}
+
 static enum bst_err local_gather(struct bst_comm *c, const double *mine, int n, double *all)
 {
     struct bst_comm_local *g = ((struct end *)c)->group;
@@ -136,6 +147,7 @@ static const struct bst_comm_ops local_ops = {
     .all_reduce = local_all_reduce,
     .broadcast = local_broadcast,
     .gather = local_gather,
+    .settle = local_settle,
     .abort = local_abort,
 };
 
@@ -150,8 +162,9 @@ struct bst_comm_local *bst_comm_local_new(int n_ranks)
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->turn, NULL);
     for (int r = 0; r < n_ranks; r++)
-        g->ends[r] =
-            (struct end){.comm = {.ops = &local_ops, .rank = r, .n_ranks = n_ranks}, .group = g};
+        g->ends[r] = (struct end){
+            .comm = {.ops = &local_ops, .rank = r, .n_ranks = n_ranks, .shared = &g->shared},
+            .group = g};
     return g;
 }
 
@@ -176,6 +189,7 @@ void bst_comm_local_reset(struct bst_comm_local *g)
 {
     pthread_mutex_lock(&g->lock);
     g->waiting = 0;
-    g->aborted = false;
+    atomic_store(&g->shared.given_up, false);
+    atomic_fetch_add(&g->shared.resets, 1);
     pthread_mutex_unlock(&g->lock);
 }

@@ -174,8 +174,6 @@ enum bst_err bst_rank_commit(struct rank *k, struct commit *c)
     BST_TRY(step_all(k, c));
     if (!p->state_bytes)
         return BST_OK;
-    /* Evaluation uses rank 0's statistics: they become everybody's. */
-    BST_TRY(k->comm->ops->broadcast(k->comm, k->staged, p->state_bytes, 0));
     return b->copy(k->be, (char *)k->weight + p->trained_bytes, k->staged, p->state_bytes);
 }
 

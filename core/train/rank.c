@@ -2,14 +2,31 @@
 
 #include <omp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
 
+/* What a library could not do is worth another try, unless the device itself has come to its end:
+ * then that is the failure. */
+static enum bst_err look_behind(struct rank *k, enum bst_err err)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    char text[400];
+    uint64_t unused;
+    if ((err != BST_E_LIBRARY && err != BST_E_UNSUPPORTED) || !b->memory || !k->be)
+        return err;
+    snprintf(text, sizeof text, "%s", bst_err_text());
+    enum bst_err own = b->memory(k->be, &unused);
+    return own == BST_E_CONTEXT || own == BST_E_DEVICE ? own : bst_fail(err, "%s", text);
+}
+
 static void run_job(struct rank *k)
 {
-    enum bst_err err = k->job(k, k->arg);
+    enum bst_err err = look_behind(k, k->job(k, k->arg));
     k->text[0] = '\0';
+    if ((err == BST_E_CONTEXT || err == BST_E_DEVICE) && k->info.uuid[0])
+        err = bst_fail_in(err, "%s", k->info.uuid);
     if (err) {
         size_t n = strnlen(bst_err_text(), sizeof k->text - 1);
         memcpy(k->text, bst_err_text(), n);
@@ -17,7 +34,8 @@ static void run_job(struct rank *k)
         /* The others may wait for this rank in a collective. */
         k->comm->ops->abort(k->comm);
     }
-    k->held = (uint64_t)bst_alloc_held_here();
+    const struct bst_backend *b = k->t->cfg.backend;
+    k->held = b->held && k->be ? b->held(k->be) : (uint64_t)bst_alloc_held_here();
     k->err = err;
 }
 
@@ -45,10 +63,22 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* A rank that was woken or called off says less than the one that caused it. */
+/* A rank that was woken or called off says less than the one that caused it, and a library that met
+ * another rank's failure less than that rank. */
 static int weight_of(enum bst_err err)
 {
-    return err == BST_OK ? 0 : err == BST_E_STATE ? 1 : err == BST_E_CANCELLED ? 2 : 3;
+    switch (err) {
+    case BST_OK:
+        return 0;
+    case BST_E_STATE:
+        return 1;
+    case BST_E_CANCELLED:
+        return 2;
+    case BST_E_LIBRARY:
+        return 3;
+    default:
+        return 4;
+    }
 }
 
 enum bst_err bst_ranks_do(struct bst_trainer *t, int n_ranks, rank_job *job, void *arg)

@@ -56,7 +56,8 @@ typedef enum bst_err rank_job(struct rank *k, void *arg);
 struct rank {
     struct bst_trainer *t;
     int rank;
-    struct bst_comm *comm;
+    struct bst_comm *comm;        /* device_comm where there is one, else the group's end */
+    struct bst_comm *device_comm; /* NULL: one rank, or devices that have no link */
     struct bst_be *be;
     struct bst_param_table *params;
 
@@ -77,7 +78,7 @@ struct rank {
     double *sum_squares; /* of the last update's gradient, by trained parameter */
     struct bst_device_info info;
     uint64_t device_free; /* of a device with memory of its own, when it was opened */
-    uint64_t held;        /* by this thread through bst_alloc, after the last job */
+    uint64_t held;        /* of the device's memory, else by this thread, after the last job */
 
     /* Mailbox; guarded by the trainer's lock. */
     pthread_t thread;

@@ -34,7 +34,9 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
         net_cfg; /* height, width, in_channels, classes of 0: as the data have them */
     const struct bst_backend *backend;
     int ranks;
-    int threads; /* a rank; 0: cores divided among ranks */
+    const char *const *devices; /* by rank: number or UUID; NULL: rank r has device r */
+    double wait_seconds;        /* for a device or another rank that does not answer; 0: 60 */
+    int threads;                /* a rank; 0: cores divided among ranks */
     enum bst_precision precision;
     uint64_t memory_per_rank; /* bytes; 0: what the machine has, see bst_trainer_memory_default() */
     struct bst_data_cfg data;
@@ -132,6 +134,9 @@ BST_MUST_USE enum bst_err bst_trainer_largest_micro(struct bst_trainer *t, int m
  * failure. Never two arenas at once. `replan_seconds` may be NULL. */
 BST_MUST_USE enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch,
                                                 int micro_batches, double *replan_seconds);
+
+/* Whether its state is whole, and rank 0's device, from which it is saved, answers. */
+bool bst_trainer_intact(const struct bst_trainer *t);
 
 /* Global batch of the split in force: that of the last update, which may have been cut short. */
 int64_t bst_trainer_batch(const struct bst_trainer *t);

@@ -24,15 +24,30 @@ static enum bst_err alloc_blocks(struct rank *k)
 static enum bst_err open_job(struct rank *k, void *arg)
 {
     (void)arg;
+    const struct bst_train_cfg *t = &k->t->cfg;
     struct bst_be_cfg cfg = {.rank = k->rank,
+                             .device = t->devices ? t->devices[k->rank] : NULL,
+                             .wait_seconds = t->wait_seconds,
                              .threads = k->t->threads,
-                             .precision = k->t->cfg.precision,
-                             .plan_for = k->t->cfg.plan_for};
-    BST_TRY(k->t->cfg.backend->open(&cfg, &k->be));
-    k->t->cfg.backend->info(k->be, &k->info);
-    if (k->t->cfg.backend->memory)
-        BST_TRY(k->t->cfg.backend->memory(k->be, &k->device_free));
-    bst_comm_use(k->comm, k->t->cfg.backend, k->be);
+                             .precision = t->precision,
+                             .plan_for = t->plan_for};
+    BST_TRY(t->backend->open(&cfg, &k->be));
+    t->backend->info(k->be, &k->info);
+    return BST_OK;
+}
+
+static enum bst_err build_job(struct rank *k, void *arg)
+{
+    const struct bst_train_cfg *t = &k->t->cfg;
+    (void)arg;
+    bst_comm_use(k->comm, t->backend, k->be);
+    if (t->backend->link && t->ranks > 1 && !t->plan_only) {
+        BST_TRY(bst_comm_device_open(k->comm, &k->device_comm));
+        k->comm = k->device_comm;
+    }
+    /* What the libraries have taken by now is not there for the plan. */
+    if (t->backend->memory)
+        BST_TRY(t->backend->memory(k->be, &k->device_free));
     BST_TRY(bst_rank_build(k));
     k->sum_squares = bst_xcalloc((size_t)k->params->n_trained + 1, sizeof *k->sum_squares);
     return BST_OK;
@@ -66,8 +81,11 @@ static enum bst_err close_job(struct rank *k, void *arg)
     bst_param_table_free(k->params);
     bst_free(k->sum_squares);
     bst_free(k->spans);
+    k->comm = bst_comm_local_at(k->t->group, k->rank);
+    bst_comm_device_close(k->device_comm);
     if (k->be)
         b->close(k->be);
+    k->be = NULL;
     return BST_OK;
 }
 
@@ -128,12 +146,26 @@ static void limit_by_devices(struct bst_trainer *t)
     t->limit = least / 16 * 15;
 }
 
+/* However they were named. */
+static enum bst_err check_devices(const struct bst_trainer *t)
+{
+    for (int r = 1; r < t->cfg.ranks; r++)
+        for (int q = 0; q < r; q++)
+            if (t->ranks[r].info.uuid[0] && !strcmp(t->ranks[r].info.uuid, t->ranks[q].info.uuid))
+                return bst_fail(BST_E_ARG, "ranks %d and %d are both to have %s", q, r,
+                                t->ranks[r].info.uuid);
+    return BST_OK;
+}
+
 static enum bst_err open_ranks(struct bst_trainer *t)
 {
+    int n = t->cfg.plan_only ? 1 : t->cfg.ranks;
     BST_TRY(choose_threads(t));
     BST_TRY(bst_ranks_start(t));
     /* Ranks are alike: the first one plans for all. */
-    BST_TRY(bst_ranks_do(t, t->cfg.plan_only ? 1 : t->cfg.ranks, open_job, NULL));
+    BST_TRY(bst_ranks_do(t, n, open_job, NULL));
+    BST_TRY(check_devices(t));
+    BST_TRY(bst_ranks_do(t, n, build_job, NULL));
     limit_by_devices(t);
     BST_TRY(bst_groups_resolve(t));
     const struct bst_param_table *p = t->ranks[0].params;
@@ -255,6 +287,12 @@ const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n)
         t->weight_norms = !bst_ranks_do(t, 1, weight_norms_job, NULL);
     *n = t->ranks[0].params->n_trained;
     return t->layers;
+}
+
+bool bst_trainer_intact(const struct bst_trainer *t)
+{
+    enum bst_err last = t->ranks[0].err;
+    return !atomic_load(&t->broken) && last != BST_E_CONTEXT && last != BST_E_DEVICE;
 }
 
 int64_t bst_trainer_batch(const struct bst_trainer *t)

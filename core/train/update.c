@@ -266,11 +266,8 @@ static enum bst_err commit_here(struct rank *k, struct commit *c, bool drop)
     return err;
 }
 
-/* Rank 0's statistics become everybody's, if the device decides for it. */
 static enum bst_err commit_there(struct rank *k, struct commit *c, bool drop)
 {
-    if (k->params->state_bytes)
-        BST_TRY(k->comm->ops->broadcast(k->comm, k->staged, k->params->state_bytes, 0));
     BST_TRY(k->comm->ops->barrier(k->comm));
     enum bst_err err = bst_rank_commit_there(k, c, drop);
     if (err)
@@ -286,6 +283,10 @@ static enum bst_err finish(struct rank *k, struct job *job, const double *tally)
     const bool drop = tally[T_BAD_STATS] > 0;
     if (!job->req->only_matmul) {
         BST_TRY(k->comm->ops->all_reduce(k->comm, k->grad, k->params->trained_bytes));
+        /* Evaluation uses rank 0's statistics: they become everybody's. A collective that fails
+         * does so here, while nothing has moved and nothing that moves is on its way. */
+        BST_TRY(k->comm->ops->broadcast(k->comm, k->staged, k->params->state_bytes, 0));
+        BST_TRY(k->comm->ops->settle(k->comm));
         BST_TRY(k->t->cfg.backend->commit ? commit_there(k, &c, drop) : commit_here(k, &c, drop));
     }
     if (k->rank == 0) {

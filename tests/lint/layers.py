@@ -34,7 +34,7 @@ VENDORS = [
     (r"(oneapi/)?dnnl", ["core/backend/cpu"]),
     (r"omp\.h", ["core/backend", "core/comm", "core/train", "core/run"]),
     (r"(cuda|cudnn|cublas|nvml|nvrtc|curand)", ["core/backend/cuda"]),
-    (r"nccl", ["core/comm"]),
+    (r"nccl", ["core/comm", "core/backend/cuda"]),  # its functions are found at run time
     (r"mpi\.h", ["core/comm"]),
     (r"(ncurses|curses|panel|term\.h|ncursesw/)", ["tui"]),
     (r"yaml\.h", ["core/run"]),

@@ -21,8 +21,14 @@ enum {
     CUDA_SUM_CHUNK = 8 << 20, /* of blocks that are added up */
 };
 
+struct cuda_link;
+
 struct bst_be {
     int device;
+    double wait_seconds; /* for the device, and for other ranks */
+    bool is_hung;  /* it did not answer in that time: no call that may wait is made any more */
+    uint64_t held; /* bytes, by cuda_alloc() */
+    struct cuda_link *link; /* NULL: one rank alone, or not joined yet */
     cudaStream_t stream;
     cudnnHandle_t dnn;
     cudnnBackendDescriptor_t device_props;
@@ -138,8 +144,16 @@ enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out);
 void cuda_free(struct bst_be *be, void *p, size_t bytes);
 enum bst_err cuda_upload(struct bst_be *be, void *dst, const void *src, size_t bytes);
 enum bst_err cuda_download(struct bst_be *be, void *dst, const void *src, size_t bytes);
+/* Until the context's stream is empty. What other ranks have a part in fails here, if it does. */
 enum bst_err cuda_wait(struct bst_be *be);
+void cuda_pause(unsigned *looks); /* between two looks at something; *looks is 0 at first */
 enum bst_err cuda_memory(struct bst_be *be, uint64_t *bytes);
+uint64_t cuda_held(const struct bst_be *be);
+
+/* link.c */
+extern const struct bst_link_ops cuda_link_ops;
+enum bst_err cuda_link_look(struct bst_be *be); /* in a wait; BST_OK: go on waiting */
+void cuda_link_is_done(struct bst_be *be);      /* the context's stream is empty */
 
 /* Numbers in fp32 to the context's type, or back ([+] added to what is there). */
 enum bst_err cuda_narrow(struct bst_be *be, void *dst, const float *src, int64_t count);

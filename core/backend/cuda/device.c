@@ -1,10 +1,40 @@
 /* A device: its context, its memory, its errors in words. */
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/backend/cuda/be.h"
 #include "core/base/alloc.h"
+#include "core/base/clock.h"
 #include "core/base/text.h"
+
+#define WAIT_SECONDS 60.0
+enum {
+    QUICK_LOOKS = 200,
+    PAUSE_NS = 50000,
+};
+
+/* What an error says of the device. CUDA's header says of the first kind that "the process must be
+ * terminated and relaunched"; by number, since 226 and 721 are younger than CUDA 12. Of the second
+ * 214 and 220 are the hardware's, and 999 is what a device gives that has left the bus. */
+static enum bst_err kind_of(cudaError_t e)
+{
+    static const short context[] = {226, 700, 702, 710, 714, 715, 716,
+                                    717, 718, 719, 721, 810, 911};
+    static const short device[] = {46, 100, 101, 214, 220, 999};
+
+    if (e == cudaErrorMemoryAllocation)
+        return BST_E_NOMEM;
+    for (size_t i = 0; i < sizeof context / sizeof *context; i++)
+        if ((int)e == context[i])
+            return BST_E_CONTEXT;
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        if ((int)e == device[i])
+            return BST_E_DEVICE;
+    return BST_E_LIBRARY;
+}
 
 enum bst_err cuda_fail(cudaError_t e, const char *what)
 {
@@ -15,20 +45,67 @@ enum bst_err cuda_fail(cudaError_t e, const char *what)
     cudaGetLastError();
     if (e == cudaErrorMemoryAllocation)
         return bst_fail(BST_E_NOMEM, "%s: out of device memory", what);
-    return bst_fail(BST_E_LIBRARY, "%s: CUDA error %d, %s: %s", what, (int)e, cudaGetErrorName(e),
+    return bst_fail(kind_of(e), "%s: CUDA error %d, %s: %s", what, (int)e, cudaGetErrorName(e),
                     cudaGetErrorString(e));
 }
 
+void cuda_pause(unsigned *looks)
+{
+    static const struct timespec pause = {0, PAUSE_NS};
+
+    if (++*looks < QUICK_LOOKS)
+        sched_yield();
+    else
+        nanosleep(&pause, NULL);
+}
+
+static enum bst_err hung(struct bst_be *be)
+{
+    be->is_hung = true;
+    return bst_fail(BST_E_CONTEXT, "GPU %d has not answered for %.0f s", be->device,
+                    be->wait_seconds);
+}
+
+/* No call that blocks: a device, or another rank, that never answers must not take the host with
+ * it. */
 enum bst_err cuda_wait(struct bst_be *be)
 {
-    return cuda_fail(cudaStreamSynchronize(be->stream), "the device");
+    const double until = bst_clock_now() + be->wait_seconds;
+    unsigned looks = 0;
+
+    for (;;) {
+        if (be->is_hung)
+            return hung(be);
+        const cudaError_t e = cudaStreamQuery(be->stream);
+        if (e != cudaErrorNotReady) {
+            cuda_link_is_done(be);
+            return cuda_fail(e, "the device");
+        }
+        cudaGetLastError(); /* "not ready" stays behind as one */
+        BST_TRY(cuda_link_look(be));
+        if (bst_clock_now() > until)
+            return hung(be);
+        cuda_pause(&looks);
+    }
+}
+
+/* As the driver writes it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx. */
+static void write_uuid(const cudaUUID_t *id, char *out, size_t room)
+{
+    size_t n = (size_t)snprintf(out, room, "GPU");
+
+    for (int i = 0; i < 16 && n < room; i++) {
+        const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+
+        n += (size_t)snprintf(out + n, room - n, "%s%02x", dash ? "-" : "",
+                              (unsigned)(unsigned char)id->bytes[i]);
+    }
 }
 
 /* 35 is also what the runtime says where there is no driver at all. */
-static enum bst_err choose_device(int rank, int *device)
+static enum bst_err count_devices(int *n)
 {
-    int n = 0;
-    cudaError_t e = cudaGetDeviceCount(&n);
+    cudaError_t e = cudaGetDeviceCount(n);
 
     if (e == cudaErrorInsufficientDriver) {
         cudaGetLastError();
@@ -36,16 +113,57 @@ static enum bst_err choose_device(int rank, int *device)
                         "cuda: no NVIDIA driver on this machine, or one too old for CUDA %d.%d",
                         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     }
-    if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0)) {
+    if (e == cudaErrorNoDevice || (e == cudaSuccess && *n == 0)) {
         cudaGetLastError();
         return bst_fail(BST_E_NOTFOUND, "cuda: the NVIDIA driver sees no GPU (is one hidden by "
                                         "CUDA_VISIBLE_DEVICES?)");
     }
-    BST_TRY(cuda_fail(e, "cuda: counting devices"));
-    if (rank >= n)
+    return cuda_fail(e, "cuda: counting devices");
+}
+
+/* By its UUID, or as much of it as tells it from the others. */
+static enum bst_err device_of_uuid(const char *uuid, int n, int *device)
+{
+    const size_t length = strlen(uuid);
+    int n_found = 0;
+
+    for (int i = 0; i < n; i++) {
+        struct cudaDeviceProp prop;
+        char text[48];
+
+        BST_TRY(cuda_fail(cudaGetDeviceProperties(&prop, i), "cuda: a device's properties"));
+        write_uuid(&prop.uuid, text, sizeof text);
+        if (strncmp(text, uuid, length) != 0)
+            continue;
+        *device = i;
+        n_found++;
+    }
+    if (n_found == 1)
+        return BST_OK;
+    return bst_fail(BST_E_NOTFOUND, "cuda: %s GPU is called %s", n_found ? "more than one" : "no",
+                    uuid);
+}
+
+static enum bst_err choose_device(const struct bst_be_cfg *cfg, int *device)
+{
+    int n = 0;
+    char *end = NULL;
+
+    BST_TRY(count_devices(&n));
+    if (!cfg->device) {
+        *device = cfg->rank;
+        if (cfg->rank < n)
+            return BST_OK;
         return bst_fail(BST_E_RANGE, "cuda: rank %d needs a GPU of its own, but %d %s visible",
-                        rank, n, n == 1 ? "is" : "are");
-    *device = rank;
+                        cfg->rank, n, n == 1 ? "is" : "are");
+    }
+    const long number = strtol(cfg->device, &end, 10);
+    if (end == cfg->device || *end)
+        return device_of_uuid(cfg->device, n, device);
+    if (number < 0 || number >= n)
+        return bst_fail(BST_E_RANGE, "cuda: rank %d is to have GPU %s, but %d %s visible",
+                        cfg->rank, cfg->device, n, n == 1 ? "is" : "are");
+    *device = (int)number;
     return BST_OK;
 }
 
@@ -89,10 +207,11 @@ enum bst_err cuda_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     int device = 0;
     struct bst_be *be;
 
-    BST_TRY(choose_device(cfg->rank, &device));
+    BST_TRY(choose_device(cfg, &device));
     BST_TRY(cuda_fail(cudaSetDevice(device), "cuda: choosing the device"));
     be = bst_xalloc(sizeof *be);
     be->device = device;
+    be->wait_seconds = cfg->wait_seconds > 0 ? cfg->wait_seconds : WAIT_SECONDS;
     be->type = cfg->precision == BST_PRECISION_FP16   ? KERN_F16
                : cfg->precision == BST_PRECISION_BF16 ? KERN_BF16
                                                       : KERN_F32;
@@ -114,8 +233,10 @@ void cuda_close(struct bst_be *be)
 {
     if (!be)
         return;
-    if (be->stream)
-        cudaStreamSynchronize(be->stream);
+    cuda_link_ops.leave(be, false);
+    /* Freeing waits for the device. One that hangs keeps what it has until the process ends. */
+    if (be->is_hung || (be->stream && cuda_wait(be) && be->is_hung))
+        return;
     cudaFree(be->loss);
     cudaFreeHost(be->loss_host);
     cudaFree(be->sums);
@@ -131,19 +252,6 @@ void cuda_close(struct bst_be *be)
     if (be->stream)
         cudaStreamDestroy(be->stream);
     bst_free(be);
-}
-
-/* As the driver writes it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx. */
-static void write_uuid(const cudaUUID_t *id, char *out, size_t room)
-{
-    size_t n = (size_t)snprintf(out, room, "GPU");
-
-    for (int i = 0; i < 16 && n < room; i++) {
-        const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-
-        n += (size_t)snprintf(out + n, room - n, "%s%02x", dash ? "-" : "",
-                              (unsigned)(unsigned char)id->bytes[i]);
-    }
 }
 
 void cuda_info(struct bst_be *be, struct bst_device_info *out)
@@ -170,6 +278,8 @@ enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out)
     *out = NULL;
     if (!bytes)
         return BST_OK;
+    if (be->is_hung)
+        return hung(be);
     cudaError_t e = cudaMalloc(out, bytes);
     if (e == cudaErrorMemoryAllocation) {
         cudaGetLastError();
@@ -177,21 +287,30 @@ enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out)
         return bst_fail(BST_E_NOMEM, "out of memory on GPU %d: %s wanted", be->device, text);
     }
     BST_TRY(cuda_fail(e, "device memory"));
-    e = cudaMemsetAsync(*out, 0, bytes, be->stream);
-    if (e == cudaSuccess)
-        e = cudaStreamSynchronize(be->stream);
-    if (e != cudaSuccess) {
-        cudaFree(*out);
+    enum bst_err err =
+        cuda_fail(cudaMemsetAsync(*out, 0, bytes, be->stream), "clearing device memory");
+    if (!err)
+        err = cuda_wait(be);
+    be->held += bytes;
+    if (err) {
+        cuda_free(be, *out, bytes);
         *out = NULL;
     }
-    return cuda_fail(e, "device memory");
+    return err;
 }
 
 void cuda_free(struct bst_be *be, void *p, size_t bytes)
 {
-    (void)be;
-    (void)bytes;
-    cudaFree(p); /* waits for the device; a device that failed has said so elsewhere */
+    if (!p)
+        return;
+    be->held -= bytes;
+    if (!be->is_hung)
+        cudaFree(p); /* waits for the device; a device that failed has said so elsewhere */
+}
+
+uint64_t cuda_held(const struct bst_be *be)
+{
+    return be->held;
 }
 
 enum bst_err cuda_upload(struct bst_be *be, void *dst, const void *src, size_t bytes)

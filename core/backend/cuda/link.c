@@ -1,0 +1,324 @@
+/* A context's end of an NCCL communicator. Nothing here blocks in NCCL but the end of a broken
+ * communicator, which has a thread and a deadline of its own. Collectives have a stream to
+ * themselves, tied to the context's by events. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/backend/cuda/be.h"
+#include "core/backend/cuda/nccl.h"
+#include "core/base/alloc.h"
+#include "core/base/clock.h"
+
+#define GRACE_SECONDS 1.0 /* for the rank whose failure showed here, to say what it was */
+#define END_SECONDS 5.0
+enum { ABORT_SECONDS = 10 };
+
+struct cuda_link {
+    const struct cuda_nccl *nccl;
+    ncclComm_t comm; /* NULL: broken */
+    cudaStream_t stream;
+    cudaEvent_t ready, done;
+    const atomic_bool *given_up;
+    int rank, n_ranks;
+    uint64_t n_calls;
+    bool is_pending; /* the last call's work may still be in the stream */
+    double since;    /* when it was put there */
+};
+
+/* --- the end of a broken communicator --- */
+
+struct last_call {
+    const struct cuda_nccl *nccl;
+    ncclComm_t comm;
+};
+
+static void *abort_main(void *arg)
+{
+    struct last_call *c = arg;
+
+    c->nccl->CommAbort(c->comm);
+    bst_free(c);
+    return NULL;
+}
+
+/* An abort that hangs is left behind, with its thread: the run ends with what made it necessary. */
+static void abort_comm(struct cuda_link *l)
+{
+    struct timespec until;
+    pthread_t thread;
+
+    if (!l->comm)
+        return;
+    struct last_call *c = bst_xalloc(sizeof *c);
+    *c = (struct last_call){l->nccl, l->comm};
+    l->comm = NULL;
+    l->is_pending = false;
+    if (pthread_create(&thread, NULL, abort_main, c)) {
+        abort_main(c);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ABORT_SECONDS;
+    if (pthread_timedjoin_np(thread, NULL, &until))
+        pthread_detach(thread);
+}
+
+/* --- failures --- */
+
+static bool given_up(const struct cuda_link *l)
+{
+    return atomic_load(l->given_up);
+}
+
+static enum bst_err others_failed(struct cuda_link *l)
+{
+    abort_comm(l);
+    return bst_fail(BST_E_STATE, "rank %d: another rank failed", l->rank);
+}
+
+/* NCCL tells of a peer's failure too, and of this device's own. Whoever had it says what it was. */
+static enum bst_err broken(struct bst_be *be, ncclResult_t r, const char *what)
+{
+    struct cuda_link *l = be->link;
+    const double until = bst_clock_now() + GRACE_SECONDS;
+    char text[256];
+    unsigned looks = 0;
+
+    snprintf(text, sizeof text, "%s", l->nccl->GetLastError(l->comm));
+    abort_comm(l);
+    const cudaError_t own = cudaStreamQuery(be->stream);
+    if (own != cudaSuccess && own != cudaErrorNotReady)
+        return cuda_fail(own, what);
+    while (r == ncclRemoteError && !given_up(l) && bst_clock_now() < until)
+        cuda_pause(&looks);
+    if (r == ncclRemoteError && given_up(l))
+        return others_failed(l);
+    return bst_fail(BST_E_LIBRARY, "%s: NCCL: %s%s%s", what, l->nccl->GetErrorString(r),
+                    text[0] ? ": " : "", text);
+}
+
+/* What every wait looks at. ncclInProgress is no failure. */
+static enum bst_err look(struct bst_be *be, double since, const char *what, ncclResult_t *state)
+{
+    struct cuda_link *l = be->link;
+
+    *state = ncclSuccess;
+    if (given_up(l))
+        return others_failed(l);
+    ncclResult_t r = l->nccl->CommGetAsyncError(l->comm, state);
+    if (r == ncclSuccess)
+        r = *state;
+    if (r != ncclSuccess && r != ncclInProgress)
+        return broken(be, r, what);
+    if (bst_clock_now() - since < be->wait_seconds)
+        return BST_OK;
+    abort_comm(l);
+    return bst_fail(BST_E_LIBRARY,
+                    "%s: no answer from the other ranks for %.0f s (rank %d, collective %llu)",
+                    what, be->wait_seconds, l->rank, (unsigned long long)l->n_calls);
+}
+
+/* A call on a communicator that does not block is over when it says so. */
+static enum bst_err settle(struct bst_be *be, ncclResult_t r, const char *what)
+{
+    const double since = bst_clock_now();
+    unsigned looks = 0;
+
+    while (r == ncclInProgress) {
+        BST_TRY(look(be, since, what, &r));
+        if (r == ncclInProgress)
+            cuda_pause(&looks);
+    }
+    return r == ncclSuccess ? BST_OK : broken(be, r, what);
+}
+
+enum bst_err cuda_link_look(struct bst_be *be)
+{
+    struct cuda_link *l = be->link;
+    ncclResult_t state;
+
+    if (!l || !l->comm || !l->is_pending)
+        return BST_OK;
+    return look(be, l->since, "a collective", &state);
+}
+
+void cuda_link_is_done(struct bst_be *be)
+{
+    if (be->link)
+        be->link->is_pending = false;
+}
+
+/* --- collectives --- */
+
+enum direction { TO_LINK, FROM_LINK };
+
+static enum bst_err hand_over(struct bst_be *be, enum direction d)
+{
+    const struct cuda_link *l = be->link;
+    cudaEvent_t event = d == TO_LINK ? l->ready : l->done;
+    cudaError_t e = cudaEventRecord(event, d == TO_LINK ? be->stream : l->stream);
+
+    if (e == cudaSuccess)
+        e = cudaStreamWaitEvent(d == TO_LINK ? l->stream : be->stream, event, 0);
+    return cuda_fail(e, "a collective's turn");
+}
+
+static enum bst_err begin(struct bst_be *be)
+{
+    struct cuda_link *l = be->link;
+
+    if (!l || !l->comm)
+        return bst_fail(BST_E_STATE, "a collective over a broken communicator");
+    l->n_calls++;
+    l->since = bst_clock_now();
+    return hand_over(be, TO_LINK);
+}
+
+static enum bst_err end(struct bst_be *be, ncclResult_t r, const char *what)
+{
+    be->link->is_pending = true;
+    BST_TRY(settle(be, r, what));
+    return hand_over(be, FROM_LINK);
+}
+
+static enum bst_err all_reduce(struct bst_be *be, void *block, size_t bytes)
+{
+    BST_TRY(begin(be));
+    const struct cuda_link *l = be->link;
+    return end(be,
+               l->nccl->AllReduce(block, block, bytes / sizeof(float), ncclFloat, ncclSum, l->comm,
+                                  l->stream),
+               "all-reduce");
+}
+
+static enum bst_err broadcast(struct bst_be *be, void *block, size_t bytes, int root)
+{
+    BST_TRY(begin(be));
+    const struct cuda_link *l = be->link;
+    return end(be, l->nccl->Broadcast(block, block, bytes, ncclChar, root, l->comm, l->stream),
+               "broadcast");
+}
+
+/* --- the beginning and the end --- */
+
+static enum bst_err name(struct bst_be *be, unsigned char id[BST_LINK_ID])
+{
+    const struct cuda_nccl *nccl;
+    ncclUniqueId unique;
+
+    (void)be;
+    _Static_assert(sizeof unique <= BST_LINK_ID, "an id fits");
+    BST_TRY(cuda_nccl_get(&nccl));
+    const ncclResult_t r = nccl->GetUniqueId(&unique);
+    if (r != ncclSuccess)
+        return bst_fail(BST_E_LIBRARY, "NCCL: %s: %s", nccl->GetErrorString(r),
+                        nccl->GetLastError(NULL));
+    memset(id, 0, BST_LINK_ID);
+    memcpy(id, &unique, sizeof unique);
+    return BST_OK;
+}
+
+static enum bst_err open_streams(struct cuda_link *l)
+{
+    int least = 0, greatest = 0;
+    cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+    if (e == cudaSuccess)
+        e = cudaStreamCreateWithPriority(&l->stream, cudaStreamNonBlocking, greatest);
+    if (e == cudaSuccess)
+        e = cudaEventCreateWithFlags(&l->ready, cudaEventDisableTiming);
+    if (e == cudaSuccess)
+        e = cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming);
+    return cuda_fail(e, "a stream for collectives");
+}
+
+static enum bst_err connect(struct bst_be *be, const struct bst_link_cfg *cfg)
+{
+    struct cuda_link *l = be->link;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId unique;
+
+    memcpy(&unique, cfg->id, sizeof unique);
+    config.blocking = 0;
+    const ncclResult_t r =
+        l->nccl->CommInitRankConfig(&l->comm, l->n_ranks, unique, l->rank, &config);
+    if (!l->comm)
+        return bst_fail(BST_E_LIBRARY, "joining the other ranks: NCCL: %s: %s",
+                        l->nccl->GetErrorString(r), l->nccl->GetLastError(NULL));
+    BST_TRY(settle(be, r, "joining the other ranks"));
+    /* NCCL connects, and takes its memory, at the first collective: before free memory is asked
+     * for. */
+    BST_TRY(all_reduce(be, be->loss, sizeof(float)));
+    return cuda_wait(be);
+}
+
+static void leave(struct bst_be *be, bool is_broken)
+{
+    struct cuda_link *l = be->link;
+    const double since = bst_clock_now();
+    unsigned looks = 0;
+
+    if (!l)
+        return;
+    if (l->comm && !is_broken && !be->is_hung && !cuda_wait(be)) {
+        ncclResult_t r = l->nccl->CommFinalize(l->comm);
+        while (r == ncclInProgress && bst_clock_now() - since < END_SECONDS) {
+            cuda_pause(&looks);
+            if (l->nccl->CommGetAsyncError(l->comm, &r) != ncclSuccess)
+                break;
+        }
+        if (r == ncclSuccess) {
+            l->nccl->CommDestroy(l->comm);
+            l->comm = NULL;
+        }
+    }
+    abort_comm(l);
+    if (!be->is_hung) {
+        if (l->ready)
+            cudaEventDestroy(l->ready);
+        if (l->done)
+            cudaEventDestroy(l->done);
+        if (l->stream)
+            cudaStreamDestroy(l->stream);
+    }
+    be->link = NULL;
+    bst_free(l);
+}
+
+static enum bst_err join(struct bst_be *be, const struct bst_link_cfg *cfg)
+{
+    const struct cuda_nccl *nccl;
+
+    BST_ASSERT(!be->link);
+    BST_TRY(cuda_nccl_get(&nccl));
+    be->link = bst_xalloc(sizeof *be->link);
+    *be->link = (struct cuda_link){
+        .nccl = nccl, .given_up = cfg->given_up, .rank = cfg->rank, .n_ranks = cfg->n_ranks};
+    enum bst_err err = open_streams(be->link);
+    if (!err)
+        err = connect(be, cfg);
+    if (err) {
+        char text[400];
+        snprintf(text, sizeof text, "%s", bst_err_text());
+        leave(be, true);
+        return bst_fail(err, "%s", text);
+    }
+    return BST_OK;
+}
+
+static bool intact(const struct bst_be *be)
+{
+    return be->link && be->link->comm;
+}
+
+const struct bst_link_ops cuda_link_ops = {
+    .name = name,
+    .join = join,
+    .leave = leave,
+    .intact = intact,
+    .all_reduce = all_reduce,
+    .broadcast = broadcast,
+    .settle = cuda_wait,
+};
