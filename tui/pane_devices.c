@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/json.h"
 #include "tui/format.h"
@@ -45,7 +46,8 @@ static void draw_short(const struct bst_status_device *d, int i, struct tui_area
         tui_put(a, x, y, TUI_NORMAL, a.f->ascii ? " C" : "°C");
 }
 
-static void draw_facts(const struct bst_status_device *d, struct tui_area a, int y)
+/* Power is a GPU's; where its driver does not tell it, that is said. */
+static void draw_facts(const struct bst_status_device *d, bool gpu, struct tui_area a, int y)
 {
     char text[TUI_NUM], degrees[TUI_NUM + 4];
     tui_percent(d->utilisation, text);
@@ -56,6 +58,12 @@ static void draw_facts(const struct bst_status_device *d, struct tui_area a, int
              : a.f->ascii          ? " C"
                                    : " °C");
     x = tui_fact(a, x, y, "temp", degrees);
+    if (gpu) {
+        char watts[TUI_NUM + 4];
+        tui_metric(d->power, 3, text);
+        snprintf(watts, sizeof watts, "%s%s", text, d->power.valid ? " W" : "");
+        x = tui_fact(a, x, y, "power", watts);
+    }
     tui_bytes(d->memory_peak, text);
     x = tui_fact(a, x, y, "peak", text);
     if (d->samples_per_sec.valid) {
@@ -73,7 +81,7 @@ static void draw_facts(const struct bst_status_device *d, struct tui_area a, int
 }
 
 /* Three lines: name; memory as a bar, planned shaded behind used; the rest. */
-static void draw_long(const struct bst_status_device *d, int i, struct tui_area a, int y)
+static void draw_long(const struct bst_status_device *d, int i, bool gpu, struct tui_area a, int y)
 {
     char bytes[2 * TUI_NUM], planned[TUI_NUM], threads[TUI_NUM] = "";
     int x = tui_putf(a, 0, y, TUI_STRONG, "%d ", i);
@@ -91,7 +99,7 @@ static void draw_long(const struct bst_status_device *d, int i, struct tui_area 
     int bar = a.w - tui_columns(a.f, bytes) - 1;
     draw_memory(d, a, 0, y + 1, bar > 4 ? bar : 0);
     tui_put_right(a, a.w, y + 1, TUI_NORMAL, bytes);
-    draw_facts(d, a, y + 2);
+    draw_facts(d, gpu, a, y + 2);
 }
 
 static int shown_devices(const struct tui_model *m)
@@ -103,6 +111,7 @@ static int shown_devices(const struct tui_model *m)
 static void draw(const struct tui_model *m, struct tui_area a)
 {
     int n = shown_devices(m);
+    bool gpu = !strcmp(m->status.backend, "cuda");
     if (!n) {
         tui_put_cut(a, 0, 0, a.w, TUI_DIM,
                     m->link_state == TUI_LINK_OVER ? "n/a: the trainer is gone"
@@ -114,7 +123,7 @@ static void draw(const struct tui_model *m, struct tui_area a)
     first = first > n - 1 ? n - 1 : first;
     for (int i = first, y = 0; i < n && y + rows <= a.h; i++, y += rows) {
         if (rows == 3)
-            draw_long(&m->status.devices[i], i, a, y);
+            draw_long(&m->status.devices[i], i, gpu, a, y);
         else
             draw_short(&m->status.devices[i], i, a, y);
     }

@@ -75,6 +75,10 @@ static void put_devices(const struct sheet *t)
         ROW("device_memory_used_bytes", "Bytes held now.", memory_used),
         ROW("device_memory_peak_bytes", "Most bytes held so far.", memory_peak),
         ROW("device_memory_limit_bytes", "Bytes that a plan may ask for.", memory_limit),
+        ROW("device_driver_memory_used_bytes", "Bytes of the GPU in use, whoever uses them.",
+            driver_memory_used),
+        ROW("device_driver_memory_total_bytes", "Bytes that the GPU has.", driver_memory_total),
+        ROW("device_power_watts", "Power that the GPU draws.", power),
         ROW("device_utilisation_ratio", "Busy share of the device's time.", utilisation),
         ROW("device_temperature_celsius", "Temperature of the device.", temperature),
 #undef ROW

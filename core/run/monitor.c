@@ -45,6 +45,8 @@ bool bst_monitor_fill(struct bst_monitor *m, int device, struct bst_status_devic
         return false;
     if (!bst_nvml_watch_read(m->watch, device, &r))
         return true; /* nothing yet */
+    d->driver_memory_used = metric(r.memory_used);
+    d->driver_memory_total = metric(r.memory_total);
     d->utilisation = metric(r.utilisation);
     d->temperature = metric(r.temperature);
     d->power = metric(r.power);

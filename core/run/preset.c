@@ -376,6 +376,10 @@ static void settle_defaults(struct bst_preset *p)
     if (p->batch_unit == BST_BATCH_TOKENS &&
         p->origin[BST_PARAM_lr_base_batch_size] == BST_ORIGIN_DEFAULT)
         p->lr_base_batch_size = p->global_batch_size;
+    struct bst_preset_gpus gpus;
+    if (p->origin[BST_PARAM_devices_count] == BST_ORIGIN_DEFAULT &&
+        bst_preset_gpus(p->devices.list, &gpus) && gpus.n)
+        p->devices.count = gpus.n;
 }
 
 enum bst_err bst_preset_parse(const struct bst_preset_env *env, const char *label, const char *yaml,

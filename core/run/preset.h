@@ -188,6 +188,15 @@ struct bst_interval bst_preset_length(const struct bst_preset *p); /* epochs or 
  * this one has. */
 bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id);
 
+/* devices.list taken apart: numbers or UUIDs in rank order. False: it is no such list, or has one
+ * twice. */
+enum { BST_PRESET_GPUS = 16, BST_PRESET_GPU = 48 };
+struct bst_preset_gpus {
+    int n;
+    char word[BST_PRESET_GPUS][BST_PRESET_GPU];
+};
+bool bst_preset_gpus(const char *text, struct bst_preset_gpus *out);
+
 /* The base of lr_scaling sqrt-accumulate: the preset's micro-batch × devices; 0 where neither
  * micro_batch_size nor gradient_accumulation_steps is given (refused with that rule). */
 int64_t bst_preset_accumulate_base(const struct bst_preset *p);

@@ -82,6 +82,27 @@ static void check_batch(const struct check *k)
             batch, devices, steps);
 }
 
+static void check_gpus(const struct check *k)
+{
+    const struct bst_preset *p = k->p;
+    struct bst_preset_gpus gpus;
+    if (!p->devices.list[0] || !KNOWN(k, BST_PARAM_devices_list))
+        return;
+    if (!bst_preset_gpus(p->devices.list, &gpus))
+        bst_complain(
+            k->c, at(k, BST_PARAM_devices_list, BST_PARAM_devices_list),
+            "devices.list: not a list like 0,2,3 or GPU-8f3c,GPU-77aa: at most %d numbers or "
+            "beginnings of UUIDs, each once",
+            BST_PRESET_GPUS);
+    else if (KNOWN(k, BST_PARAM_devices_count) && gpus.n != p->devices.count)
+        bst_complain(k->c, at(k, BST_PARAM_devices_count, BST_PARAM_devices_list),
+                     "devices.count: %lld, but devices.list names %d; leave one of them out",
+                     (long long)p->devices.count, gpus.n);
+    if (strcmp(p->devices.backend, "cuda") != 0)
+        bst_complain(k->c, at(k, BST_PARAM_devices_list, BST_PARAM_devices_backend),
+                     "devices.list: names GPUs, but devices.backend is %s", p->devices.backend);
+}
+
 static void check_noise(const struct check *k)
 {
     const struct bst_preset *p = k->p;
@@ -274,6 +295,7 @@ void bst_preset_cross_check(const struct bst_preset_read *r, const struct bst_pr
     if (strcmp(r->p->devices.backend, "auto") != 0)
         check_name(&k, BST_PARAM_devices_backend, r->p->devices.backend, env->backends);
     check_batch(&k);
+    check_gpus(&k);
     check_noise(&k);
     check_advice(&k);
     check_rate(&k);

@@ -423,6 +423,7 @@ static int end_failed(struct bst_session *s, enum bst_err err)
     if (err == BST_E_DIVERGED && bst_session_save(s))
         bst_log(BST_LOG_ERROR, "%s", bst_err_text());
     drop_waiting(s, why);
+    bst_session_fault_end(s, err, why, sizeof why);
     bst_copy_text(s->status.note, sizeof s->status.note, why);
     bst_session_phase(s, BST_PHASE_FAILED);
     bst_fail(err, "%s", why);

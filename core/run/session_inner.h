@@ -113,6 +113,7 @@ struct bst_session {
     bool saved;
     double save_again, save_pause; /* after a failure */
     int n_save_failed;             /* in a row */
+    int n_dropped;                 /* updates in a row that a device failed in */
     bool metrics_failing;
     double metrics_failing_since, metrics_said;
     int64_t n_bad_said; /* unreadable samples told of */
@@ -162,6 +163,11 @@ enum bst_err bst_session_folder_look(struct bst_session *s, bool at_once);
 /* session_update.c: one update, its metrics, and the read back of a change. */
 BST_MUST_USE enum bst_err bst_session_update(struct bst_session *s);
 BST_MUST_USE enum bst_err bst_session_eval(struct bst_session *s);
+
+/* session_fault.c: an update failed. BST_OK: nothing has moved, and it is taken again. */
+BST_MUST_USE enum bst_err bst_session_fault(struct bst_session *s, enum bst_err err);
+/* The run ends with `err`: what can be saved is, and `why` says so, and gets its code. */
+void bst_session_fault_end(struct bst_session *s, enum bst_err err, char *why, size_t room);
 
 /* session_noise.c: the noise scale, from what the updates bring. */
 bool bst_session_noise_wanted(const struct bst_session *s);

@@ -186,14 +186,15 @@ enum bst_err bst_session_update(struct bst_session *s)
     enum bst_err err = bst_trainer_update(s->trainer, &req, &s->interrupt, &res);
     if (err == BST_E_CANCELLED)
         return err;
-    if (err && s->pending) {
+    if (err && s->pending && bst_trainer_intact(s->trainer)) {
         char why[400];
         bst_copy_text(why, sizeof why, bst_err_text());
         bst_session_take_back(s, "refused", BST_DIAG_CHANGE_ROLLED_BACK, why);
         return BST_OK;
     }
     if (err)
-        return err;
+        return bst_session_fault(s, err);
+    s->n_dropped = 0;
     s->at.update++;
     s->at.samples += split.batch;
     /* A skipped update has left the velocities alone. */

@@ -40,6 +40,7 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
     *out = (struct bst_train_cfg){
         .net = bst_net_find(nets, preset->model.name),
         .ranks = (int)preset->devices.count,
+        .wait_seconds = (double)preset->devices.timeout,
         .threads = (int)preset->devices.threads,
         .precision = (enum bst_precision)preset->precision,
         .memory_per_rank = preset->devices.memory,
@@ -60,6 +61,11 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
     enum bst_err err = find_backend(preset->devices.backend, &out->backend);
     if (err)
         return bst_fail_in(err, "devices.backend");
+    if (bst_preset_gpus(preset->devices.list, &store->gpus) && store->gpus.n >= out->ranks) {
+        for (int i = 0; i < store->gpus.n; i++)
+            store->devices[i] = store->gpus.word[i];
+        out->devices = store->devices;
+    }
     bst_preset_net_cfg(preset, &out->net_cfg);
     bst_preset_recompute(preset, store->layers, &out->recompute);
     for (int i = 0; i < preset->lr_groups.n; i++) {

@@ -10,6 +10,8 @@
 struct bst_start { /* storage that a bst_train_cfg borrows from; as long-lived as the trainer */
     struct bst_lr_group groups[BST_PRESET_GROUPS];
     const char *layers[BST_PRESET_LAYERS];
+    struct bst_preset_gpus gpus;
+    const char *devices[BST_PRESET_GPUS];
 };
 
 /* `preset` is borrowed too. The data's own size, channels and classes fill what the preset leaves

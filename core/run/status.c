@@ -131,6 +131,8 @@ static const struct bst_field device_fields[] = {
     D(METRIC, samples_per_sec),
     D(METRIC, recompute_work),
     D(METRIC, memory_hold),
+    D(METRIC, driver_memory_used),
+    D(METRIC, driver_memory_total),
     D(INT, threads),
 };
 #undef D

@@ -45,6 +45,8 @@ bool bst_phase_is_failure(enum bst_phase p);
 struct bst_status_device {
     char name[96];
     struct bst_metric memory_planned, memory_used, memory_peak, memory_limit; /* bytes */
+    /* Of a GPU, as its driver has it, whoever uses it: bytes. */
+    struct bst_metric driver_memory_used, driver_memory_total;
     struct bst_metric memory_hold; /* of what is planned, kept free for `undo --rewind` */
     struct bst_metric utilisation; /* 0…1: CPU time of the rank's team over wall time, or
                                       of a GPU the part of it with a kernel running */

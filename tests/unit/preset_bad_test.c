@@ -208,6 +208,10 @@ static const struct {
      "resnet50; did you mean 'resnet8'?\n"},
     {"data:\n  format: mnist\n",
      "p.yaml:2:3: error: data.format: 'mnist' is not idx, cifar10, imagefolder or shapes\n"},
+    {"devices: {backend: cpu, list: \"0,0\"}\n",
+     "p.yaml:1:25: error: devices.list: not a list like 0,2,3 or GPU-8f3c,GPU-77aa: at most 16 "
+     "numbers or beginnings of UUIDs, each once\n"
+     "p.yaml:1:25: error: devices.list: names GPUs, but devices.backend is cpu\n"},
     {"devices: {backend: cuda}\n",
      "p.yaml:1:11: error: devices.backend: 'cuda' is not cpu, ref or ref64\n"},
     /* contradictions */

@@ -9,7 +9,10 @@
 #include "core/base/log.h"
 #include "train_support.h"
 
-static const char *const backends[] = {"ref", "ref64", "cpu"};
+#ifndef TRAIN_BACKENDS
+#define TRAIN_BACKENDS "ref", "ref64", "cpu"
+#endif
+static const char *const backends[] = {TRAIN_BACKENDS};
 enum { N_BACKENDS = sizeof backends / sizeof *backends };
 
 /* How far two results may be apart: the same sums in another order. */
