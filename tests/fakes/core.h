@@ -33,6 +33,7 @@ struct fake_verdict {
 struct fake_verdict fake_judge(const char *call, int device);
 /* What fake_begin() or fake_refuse() found for the call that is being made by this thread. */
 struct fake_verdict fake_verdict_now(void);
+void fake_calls_reset(void);
 /* For calls that enqueue nothing: the code to return, or 0. `lost` is carried out. */
 int fake_refuse(const char *call, int device);
 

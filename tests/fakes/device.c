@@ -52,6 +52,7 @@ static void reset_locked(const struct fake_settings *s)
     current = 0;
     last_error = cudaSuccess;
     fake_seed(fresh.seed);
+    fake_calls_reset();
     fake_fail_set(fresh.fail);
 }
 

@@ -58,6 +58,15 @@ void fake_reset(const struct fake_settings *s);
  * the call goes on. */
 void fake_fail_set(const char *text);
 
+/* Every function that errors can be injected into, and how often it was called since the reset, by
+ * device; returns how many there are, at most `room`. */
+struct fake_call_count {
+    char name[64];
+    unsigned long n[FAKE_DEVICES_MAX];
+};
+int fake_calls_get(struct fake_call_count *out, int room);
+unsigned long fake_hits(void); /* calls since the reset that met a rule */
+
 /* What is alive, by kind. */
 #define FAKE_KINDS(X)                                                                              \
     X(DEVICE_BLOCK, "device blocks")                                                               \

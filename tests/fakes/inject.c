@@ -5,7 +5,7 @@
 #include "tests/fakes/core.h"
 #include "tests/fakes/runtime.h"
 
-enum { RULES_MAX = 64 };
+enum { RULES_MAX = 64, CALLS_MAX = 192 };
 
 struct rule {
     char call[64];
@@ -19,6 +19,9 @@ struct rule {
 static struct rule rules[RULES_MAX];
 static int n_rules;
 static _Thread_local struct fake_verdict now;
+static struct fake_call_count calls[CALLS_MAX];
+static int n_calls;
+static unsigned long n_hits;
 
 static bool read_what(const char *text, struct fake_verdict *out)
 {
@@ -64,6 +67,42 @@ static bool read_rule(char *text, struct rule *r)
     return r->nth && !end[r->onwards] && read_what(what, &r->verdict);
 }
 
+static void count_call(const char *call, int device)
+{
+    int i = 0;
+    while (i < n_calls && strcmp(calls[i].name, call))
+        i++;
+    if (i == CALLS_MAX || device >= FAKE_DEVICES_MAX)
+        return;
+    if (i == n_calls)
+        snprintf(calls[n_calls++].name, sizeof calls[i].name, "%s", call);
+    calls[i].n[device]++;
+}
+
+int fake_calls_get(struct fake_call_count *out, int room)
+{
+    fake_lock();
+    int n = n_calls < room ? n_calls : room;
+    memcpy(out, calls, (size_t)n * sizeof *out);
+    fake_unlock();
+    return n;
+}
+
+unsigned long fake_hits(void)
+{
+    fake_lock();
+    unsigned long n = n_hits;
+    fake_unlock();
+    return n;
+}
+
+void fake_calls_reset(void)
+{
+    memset(calls, 0, sizeof calls);
+    n_calls = 0;
+    n_hits = 0;
+}
+
 void fake_fail_set(const char *text)
 {
     fake_lock();
@@ -87,13 +126,16 @@ struct fake_verdict fake_judge(const char *call, int device)
     struct fake_verdict verdict = {0};
     if (device < 0)
         device = fake_current_device();
+    count_call(call, device);
     for (int i = 0; i < n_rules; i++) {
         struct rule *r = &rules[i];
         if (strcmp(r->call, call) || (r->device >= 0 && r->device != device))
             continue;
         r->seen++;
-        if (r->seen == r->nth || (r->onwards && r->seen > r->nth))
+        if (r->seen == r->nth || (r->onwards && r->seen > r->nth)) {
             verdict = r->verdict;
+            n_hits++;
+        }
     }
     if (verdict.what == FAKE_XID) {
         fake_xid(device, (unsigned)verdict.code);

@@ -37,9 +37,12 @@ void fake_kernels_reset(void)
     have_lists = false;
 }
 
+static void load_lists(void);
+
 void fake_kernel_add(const struct fake_kernel *k)
 {
     fake_lock();
+    load_lists(); /* so that this one comes behind them, and replaces theirs */
     int at = 0;
     while (at < n_kernels && strcmp(kernels[at]->name, k->name))
         at++;
