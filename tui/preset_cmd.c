@@ -126,7 +126,9 @@ static int bytes_for(const char *s, int columns)
     return columns + extra;
 }
 
-static void list_json(struct call *c, const struct bst_preset_entry *all, int n)
+/* A list of n objects, the i-th with what `put` says of it. */
+static void print_list(struct call *c, int n, const void *all,
+                       void (*put)(struct bst_json *j, const void *all, int i))
 {
     struct bst_sb text;
     struct bst_json j;
@@ -135,16 +137,22 @@ static void list_json(struct call *c, const struct bst_preset_entry *all, int n)
     bst_json_open(&j, NULL, '[');
     for (int i = 0; i < n; i++) {
         bst_json_open(&j, NULL, '{');
-        bst_json_str(&j, "id", all[i].id);
-        bst_json_str(&j, "name", all[i].name);
-        bst_json_str(&j, "about", all[i].about);
-        bst_json_str(&j, "path", all[i].path);
-        bst_json_int(&j, "errors", all[i].n_errors);
+        put(&j, all, i);
         bst_json_close(&j, '}');
     }
     bst_json_close(&j, ']');
     fprintf(c->out, "%s\n", text.data);
     bst_sb_fini(&text);
+}
+
+static void put_entry(struct bst_json *j, const void *all, int i)
+{
+    const struct bst_preset_entry *e = (const struct bst_preset_entry *)all + i;
+    bst_json_str(j, "id", e->id);
+    bst_json_str(j, "name", e->name);
+    bst_json_str(j, "about", e->about);
+    bst_json_str(j, "path", e->path);
+    bst_json_int(j, "errors", e->n_errors);
 }
 
 static int list(struct call *c)
@@ -157,7 +165,7 @@ static int list(struct call *c)
         return EXIT_USAGE;
     }
     if (c->json)
-        list_json(c, all, n);
+        print_list(c, n, all, put_entry);
     for (int i = 0; i < n && !c->json; i++) {
         int cut = first_sentence(all[i].about, SHOWN);
         fprintf(c->out, "%-24s %-*s ", all[i].id, bytes_for(all[i].name, 26), all[i].name);
@@ -231,24 +239,13 @@ static const char *live_word(enum bst_param_id id)
     return words[bst_param_at(id)->live];
 }
 
-static void diff_json(struct call *c, const struct bst_preset_difference *d, int n)
+static void put_difference(struct bst_json *j, const void *all, int i)
 {
-    struct bst_sb text;
-    struct bst_json j;
-    bst_sb_init(&text, 1 << 20);
-    bst_json_init(&j, &text);
-    bst_json_open(&j, NULL, '[');
-    for (int i = 0; i < n; i++) {
-        bst_json_open(&j, NULL, '{');
-        bst_json_str(&j, "key", bst_param_at(d[i].id)->key);
-        bst_json_str(&j, "old", d[i].before);
-        bst_json_str(&j, "new", d[i].after);
-        bst_json_str(&j, "kind", live_word(d[i].id));
-        bst_json_close(&j, '}');
-    }
-    bst_json_close(&j, ']');
-    fprintf(c->out, "%s\n", text.data);
-    bst_sb_fini(&text);
+    const struct bst_preset_difference *d = (const struct bst_preset_difference *)all + i;
+    bst_json_str(j, "key", bst_param_at(d->id)->key);
+    bst_json_str(j, "old", d->before);
+    bst_json_str(j, "new", d->after);
+    bst_json_str(j, "kind", live_word(d->id));
 }
 
 static int diff(struct call *c)
@@ -259,7 +256,7 @@ static int diff(struct call *c)
     ok &= load(c, c->names[1], &p[1]);
     int n = ok ? bst_preset_diff(&p[0], &p[1], d) : 0;
     if (ok && c->json)
-        diff_json(c, d, n);
+        print_list(c, n, d, put_difference);
     for (int i = 0; i < n && !c->json; i++)
         fprintf(c->out, "%-6s %-28s %s → %s\n", live_word(d[i].id), bst_param_at(d[i].id)->key,
                 d[i].before, d[i].after);

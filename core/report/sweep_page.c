@@ -250,15 +250,6 @@ static enum bst_err put_plots(struct bst_sb *out, const struct bst_study *s, con
     return err;
 }
 
-static enum bst_err write_file(const char *dir, const char *name, const struct bst_sb *text)
-{
-    char path[768];
-    bst_run_path(dir, name, path);
-    if (text->full)
-        return bst_fail(BST_E_RANGE, "%s: larger than %d bytes", path, PAGE_CAP);
-    return bst_io_replace_file(path, text->data, text->len);
-}
-
 enum bst_err bst_sweep_report(const struct bst_study *s, const char *dir)
 {
     struct bst_sb page, csv;
@@ -279,9 +270,9 @@ enum bst_err bst_sweep_report(const struct bst_study *s, const char *dir)
     bst_sb_add(&page, "</body></html>\n");
     bst_sweep_print_csv(s, &csv);
     if (!err)
-        err = write_file(dir, "report.html", &page);
+        err = bst_run_write(dir, "report.html", &page);
     if (!err)
-        err = write_file(dir, "report.csv", &csv);
+        err = bst_run_write(dir, "report.csv", &csv);
     bst_sb_fini(&csv);
     bst_sb_fini(&page);
     return err;

@@ -195,19 +195,26 @@ bool bst_run_is_live(const char *dir)
     return held;
 }
 
-enum bst_err bst_run_info_write(const struct bst_run_info *info)
+enum bst_err bst_run_write(const char *dir, const char *file, const struct bst_sb *text)
 {
     char path[768];
+    bst_run_path(dir, file, path);
+    if (text->full)
+        return bst_fail(BST_E_RANGE, "%s: would be larger than %zu bytes", path, text->cap);
+    return bst_io_replace_file(path, text->data, text->len);
+}
+
+enum bst_err bst_run_info_write(const struct bst_run_info *info)
+{
     struct bst_sb sb;
     struct bst_json j;
-    bst_run_path(info->dir, "run.json", path);
     bst_sb_init(&sb, INFO_CAP);
     bst_json_init(&j, &sb);
     bst_json_open(&j, NULL, '{');
     bst_fields_print(info_fields, N_INFO, info, &j);
     bst_json_close(&j, '}');
     bst_sb_addc(&sb, '\n');
-    enum bst_err err = bst_io_replace_file(path, sb.data, sb.len);
+    enum bst_err err = bst_run_write(info->dir, "run.json", &sb);
     bst_sb_fini(&sb);
     return err;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/base/sb.h"
 
 #define BST_RUNS_ROOT "runs"
 
@@ -63,6 +64,9 @@ BST_MUST_USE enum bst_err bst_run_find(const char *root, const char *what, char 
 /* Those under root and those that live on this machine, newest first; freed with bst_free. */
 BST_MUST_USE enum bst_err bst_run_list(const char *root, struct bst_run_info **out, int *n);
 
+/* dir/file, replaced as a whole. BST_E_RANGE: the text did not fit its buffer, and would be cut. */
+BST_MUST_USE enum bst_err bst_run_write(const char *dir, const char *file,
+                                        const struct bst_sb *text);
 /* dir/file */
 void bst_run_path(const char *dir, const char *file, char out[768]);
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
-#include "core/base/io.h"
 #include "core/run/field.h"
 #include "core/run/find.h"
 #include "core/run/request.h"
@@ -37,13 +36,12 @@ static struct bst_find make_find(struct bst_session *s)
 /* Beside the run's other files; the run does not depend on it. */
 static void write_points(struct bst_session *s, const struct bst_lr_result *r)
 {
-    char name[64], path[768];
+    char name[64];
     struct bst_sb sb;
     snprintf(name, sizeof name, "lrfind-%llu.jsonl", (unsigned long long)s->at.update);
-    bst_run_path(s->cfg.dir, name, path);
     bst_sb_init(&sb, FILE_CAP);
     bst_lr_print(r, &sb);
-    if (bst_io_replace_file(path, sb.data, sb.len))
+    if (bst_run_write(s->cfg.dir, name, &sb))
         bst_session_note(s, BST_DIAG_METRICS_FAILING, "%s", bst_err_text());
     bst_sb_fini(&sb);
 }

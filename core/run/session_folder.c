@@ -32,7 +32,7 @@ enum bst_err bst_session_write_preset(const struct bst_session *s)
         return BST_OK;
     bst_sb_init(&text, 1 << 20);
     bst_preset_write(&s->preset, &text);
-    enum bst_err err = bst_io_replace_file(path, text.data, text.len);
+    enum bst_err err = bst_run_write(s->cfg.dir, "preset.yaml", &text);
     bst_sb_fini(&text);
     return err;
 }

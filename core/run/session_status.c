@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/io.h"
 #include "core/base/log.h"
 #include "core/run/curve.h"
 #include "core/run/field.h"
@@ -255,13 +254,11 @@ void bst_session_tell_change(struct bst_session *s, const struct bst_inbound *in
 
 void bst_session_write_status(struct bst_session *s)
 {
-    char path[768];
     struct bst_sb sb;
-    bst_run_path(s->cfg.dir, "status.json", path);
     bst_sb_init(&sb, 1 << 20);
     bst_status_print(&s->status, &sb, true);
     bst_sb_addc(&sb, '\n');
-    if (bst_io_replace_file(path, sb.data, sb.len))
+    if (bst_run_write(s->cfg.dir, "status.json", &sb))
         bst_log(BST_LOG_WARN, "%s", bst_err_text());
     bst_sb_fini(&sb);
 }

@@ -16,13 +16,6 @@
 
 enum { FILE_CAP = 1 << 20, VERSION = 1 };
 
-static enum bst_err write_file(const char *dir, const char *name, const struct bst_sb *text)
-{
-    char path[768];
-    bst_run_path(dir, name, path);
-    return bst_io_replace_file(path, text->data, text->len);
-}
-
 static void print_plan(const struct bst_study_plan *plan, struct bst_sb *out)
 {
     struct bst_json j;
@@ -50,12 +43,12 @@ enum bst_err bst_study_create(const struct bst_study_plan *plan, const struct bs
     bst_preset_write(preset, &text);
     enum bst_err err = bst_io_make_dirs(plan->dir, 0755);
     if (!err)
-        err = write_file(plan->dir, "preset.yaml", &text);
+        err = bst_run_write(plan->dir, "preset.yaml", &text);
     bst_sb_clear(&text);
     print_plan(plan, &text);
     /* Last: a folder with a sweep.json is whole. */
     if (!err)
-        err = write_file(plan->dir, "sweep.json", &text);
+        err = bst_run_write(plan->dir, "sweep.json", &text);
     bst_sb_fini(&text);
     return err;
 }

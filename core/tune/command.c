@@ -24,18 +24,10 @@ static const char *const command_words[] = {
     BST_COMMANDS(X)
 #undef X
 };
-static const char *const operands[] = {
-#define X(name, word, operand, example, help) operand,
-    BST_COMMANDS(X)
-#undef X
-};
-static const char *const examples[] = {
-#define X(name, word, operand, example, help) example,
-    BST_COMMANDS(X)
-#undef X
-};
-static const char *const helps[] = {
-#define X(name, word, operand, example, help) help,
+static const struct {
+    const char *operand, *example, *help;
+} info[] = {
+#define X(name, word, operand, example, help) {operand, example, help},
     BST_COMMANDS(X)
 #undef X
 };
@@ -47,17 +39,17 @@ const char *bst_command_word(enum bst_command_kind kind)
 
 const char *bst_command_operand(enum bst_command_kind kind)
 {
-    return operands[kind];
+    return info[kind].operand;
 }
 
 const char *bst_command_example(enum bst_command_kind kind)
 {
-    return examples[kind];
+    return info[kind].example;
 }
 
 const char *bst_command_help(enum bst_command_kind kind)
 {
-    return helps[kind];
+    return info[kind].help;
 }
 
 bool bst_command_is_change(enum bst_command_kind kind)
@@ -131,7 +123,7 @@ static enum bst_err find_command(const char *word, enum bst_command_kind *kind)
 static enum bst_err fail_operand(enum bst_command_kind kind, const char *operand)
 {
     return bst_fail(BST_E_PARSE, "%s: '%.40s' is not %s, as in `%s`", command_words[kind], operand,
-                    operands[kind], examples[kind]);
+                    info[kind].operand, info[kind].example);
 }
 
 /* Takes the flags out of the words; "--" only ends them. */
@@ -323,7 +315,7 @@ static enum bst_err parse_by_rule(const struct scalar_rule *rule, char *operand,
         if (!rule->scales || !near_percent(shown, near))
             return fail_operand(out->kind, shown);
         return bst_fail(BST_E_PARSE, "%s: '%.40s' is not %s; did you mean '%s'?",
-                        command_words[out->kind], shown, operands[out->kind], near);
+                        command_words[out->kind], shown, info[out->kind].operand, near);
     }
     if (out->op != BST_OPERAND_SET)
         return check_relative(out, shown);
@@ -392,13 +384,13 @@ static enum bst_err parse_search(const struct words *w, struct bst_command *out)
 
 static enum bst_err check_count(const struct words *w, enum bst_command_kind kind)
 {
-    int least = operands[kind][0] && operands[kind][0] != '[' ? 2 : 1;
+    int least = info[kind].operand[0] && info[kind].operand[0] != '[' ? 2 : 1;
     int most = kind == BST_COMMAND_DECAY || kind == BST_COMMAND_LRFIND ? 3
                : kind == BST_COMMAND_FIT                               ? 2
                                                                        : least;
     if (w->n < least)
         return bst_fail(BST_E_PARSE, "%s: needs %s, as in `%s`", command_words[kind],
-                        operands[kind], examples[kind]);
+                        info[kind].operand, info[kind].example);
     if (w->n > most)
         return bst_fail(BST_E_PARSE, "%s: '%.40s' is too much", command_words[kind], w->word[most]);
     return BST_OK;
@@ -414,8 +406,8 @@ static enum bst_err parse_trial(const char *text, struct bst_command *out)
     text += strspn(text, blanks);
     size_t n = strcspn(text, blanks);
     if (n >= sizeof count || !text[n])
-        return bst_fail(BST_E_PARSE, "trial: needs %s, as in `%s`", operands[BST_COMMAND_TRIAL],
-                        examples[BST_COMMAND_TRIAL]);
+        return bst_fail(BST_E_PARSE, "trial: needs %s, as in `%s`", info[BST_COMMAND_TRIAL].operand,
+                        info[BST_COMMAND_TRIAL].example);
     memcpy(count, text, n);
     count[n] = '\0';
     BST_TRY(parse_count(out->kind, count, BST_TRIAL_LEAST, BST_TRIAL_MOST, &out->count));

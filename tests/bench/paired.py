@@ -5,6 +5,7 @@ usage: paired.py split|recompute [--turns N] [--seconds S] [--set KEY=VALUE]... 
 
 All runs are there from the start, and all but one are stopped (SIGSTOP); they take turns in windows from the end of one
 update to the end of another, in an order that changes from turn to turn, so that a drift of the machine falls on all alike.
+Each has one thread, unless --set devices.threads says otherwise.
 A ratio is that of two windows of one turn; its interval is of the mean of their logarithms. Processor time is that of all
 threads of a trainer (/proc/PID/task/*/schedstat), which other work on the machine moves less than the wall clock.
 
@@ -25,8 +26,9 @@ import time
 
 from watching import BSTUNE, cpu_seconds, interval
 
-ALL = {"max_epochs": 100000, "eval_interval": "never", "checkpoint_interval": "never", "advise": "none"}
-RESNET50 = {"data.format": "shapes", "data.image_size": 224, "model.classes": 1000, "augment": "none", "global_batch_size": 4}
+# One thread: two wait for each other, which costs processor time of its own, most of all beside other work.
+ALL = {"max_epochs": 100000, "eval_interval": "never", "checkpoint_interval": "never", "advise": "none", "devices.threads": 1}
+RESNET50 = {"data.format": "shapes", "data.image_size": 224, "augment": "none", "global_batch_size": 2}
 
 
 class Contestant:
