@@ -51,6 +51,8 @@ static void open_overlay(struct tui_app *app, enum tui_overlay overlay)
     v->overlay = overlay;
     v->overlay_scroll = v->overlay_select = 0;
     app->opened = app->model.now;
+    /* Whoever opens it has read what was said; its own keys take that place. */
+    app->model.message[0] = '\0';
 }
 
 static unsigned open_presets(struct tui_app *app, int arg)

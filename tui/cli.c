@@ -278,15 +278,21 @@ void tui_cli_command(int kind, FILE *out)
     fprintf(out, "\nExample:\n  bstune ctl %s\n", bst_command_example(k));
 }
 
+/* Bytes of the first one, without its full stop: a name such as report.html has none. */
+static int sentence(const char *text)
+{
+    const char *end = strstr(text, ". ");
+    return (int)(end ? (size_t)(end - text) : strlen(text) - 1);
+}
+
 void tui_cli_help(enum tui_verb verb, FILE *out)
 {
     if (verb >= TUI_N_VERBS) {
         fprintf(out, "usage: bstune COMMAND [ARGUMENTS]\n\nTune a training run while it runs.\n\n");
         for (int i = 0; i < TUI_N_VERBS; i++) {
             int at = fprintf(out, "  %s %s", verbs[i].word, verbs[i].operands);
-            const char *end = strchr(verbs[i].text, '.');
-            char first[200];
-            snprintf(first, sizeof first, "%.*s", (int)(end - verbs[i].text), verbs[i].text);
+            char first[256];
+            snprintf(first, sizeof first, "%.*s", sentence(verbs[i].text), verbs[i].text);
             if (at >= 25) {
                 fprintf(out, "\n");
                 at = 0;

@@ -54,6 +54,12 @@ static void print_progress(FILE *out, const struct bst_status *s)
         fprintf(out, "  batch %lld\n", (long long)s->global_batch);
 }
 
+static void print_sentence(FILE *out, const char *code, const char *text)
+{
+    int at = fprintf(out, "  %s%s", code, *code ? ": " : "");
+    tui_print_wrapped(out, tui_output_columns(out), text, 2, at);
+}
+
 static void print_text(FILE *out, const struct bst_status *s, const struct bst_run_info *info)
 {
     char span[32];
@@ -72,9 +78,9 @@ static void print_text(FILE *out, const struct bst_status *s, const struct bst_r
     if (s->lease[0])
         fprintf(out, "  control held by %s\n", s->lease);
     if (s->search[0] && strcmp(s->search, s->note) != 0)
-        fprintf(out, "  %s\n", s->search);
+        print_sentence(out, "", s->search);
     if (s->note[0])
-        fprintf(out, "  %s%s%s\n", s->note_code, s->note_code[0] ? ": " : "", s->note);
+        print_sentence(out, s->note_code, s->note);
     tui_print(out, "  %s\n", info->dir);
 }
 

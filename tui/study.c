@@ -105,8 +105,12 @@ static unsigned ask_stop(struct tui_study *v)
     if (v->stoppable) {
         v->asking = true;
         say(v, TUI_ARMED, "End the sweep? y ends it, with a checkpoint; any other key does not");
-    } else {
+    } else if (!v->at_rest) {
         say(v, TUI_WARN, "this sweep was started elsewhere: ^C there ends it");
+    } else if (v->study->n_done + v->study->n_failed == v->study->n_runs) {
+        say(v, TUI_WARN, "the sweep is over");
+    } else {
+        say(v, TUI_WARN, "nobody trains: `bstune sweep %s` goes on with it", v->study->plan.dir);
     }
     return TUI_DO_DRAW;
 }

@@ -104,8 +104,7 @@ static void draw_help(const struct tui_study *v, struct tui_area a)
     static const char *const notes[] = {
         "Each batch has a letter, before its row and on its curve.",
         "acc: mean of the final accuracies; ±: its standard error.",
-        "samp/s, epoch, target: medians over the runs, so that one that was held up does not "
-        "count.",
+        "samp/s, epoch, target: medians over the runs; the rest are means.",
         "eff: samples to the target where they are fewest, over those of this batch.",
         "target: training time to the accuracy of the level line.",
         "Training loss is smoothed over a twentieth of the run.",

@@ -23,6 +23,28 @@ static bool id_of(const char *file, char out[BST_PRESET_ID])
     return bst_text_is_name(out);
 }
 
+/* Every run's resolved preset is called preset.yaml: the name within says more. "A100×4 DDP 2048"
+ * is a100x4-ddp-2048; what is no letter and no digit is one hyphen. */
+static void id_of_name(const char *name, char out[BST_PRESET_ID])
+{
+    int n = 0;
+    for (const char *p = name; *p && n < BST_PRESET_ID - 1; p++) {
+        char c = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+        if (!strncmp(p, "×", 2)) {
+            c = 'x';
+            p++;
+        }
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
+            out[n++] = c;
+        else if (n && out[n - 1] != '-')
+            out[n++] = '-';
+    }
+    while (n && out[n - 1] == '-')
+        n--;
+    if (n)
+        out[n] = '\0';
+}
+
 static bool is_path(const char *name)
 {
     size_t n = strlen(name), n_suffix = sizeof suffix - 1;
@@ -91,6 +113,8 @@ static enum bst_err read_path(const struct bst_preset_env *env, const char *path
     const char *slash = strrchr(path, '/');
     if (!id_of(slash ? slash + 1 : path, out->id))
         out->id[0] = '\0';
+    if (!strcmp(out->id, "preset"))
+        id_of_name(out->name, out->id);
     return err;
 }
 

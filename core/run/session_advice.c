@@ -257,7 +257,7 @@ void bst_session_advice_end(struct bst_session *s)
     }
     if (a->n_given)
         bst_session_note(s, BST_DIAG_NONE,
-                         "advice: %d given, %d had their time, %d of those were followed by "
+                         "advice: %d given, %d had their time, %d of those %s followed by "
                          "something better",
-                         a->n_given, scored, improved);
+                         a->n_given, scored, improved, improved == 1 ? "was" : "were");
 }

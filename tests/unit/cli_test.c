@@ -104,6 +104,9 @@ static void help_and_version(void **state)
             assert_true(length <= 80);
             assert_true(!length || line[length - 1] != ' ');
         }
+        /* Of all verbs each has its first sentence, whole. */
+        if (v == TUI_N_VERBS)
+            assert_true(strstr(text, "report.html") && strstr(text, "config.yaml"));
         free(text);
     }
 }

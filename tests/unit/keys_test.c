@@ -40,6 +40,8 @@ static void a_sweep_answers_to_its_own(void **state)
     for (int i = 0; i < tui_n_study_keys; i++) {
         assert_true(tui_keys_in(TUI_KEYS_SWEEP, tui_study_keys[i].req));
         assert_true(strlen(tui_study_keys[i].help) > 3);
+        /* Read at 80 columns, behind the keys. */
+        assert_true(strlen(tui_study_keys[i].help) <= 65);
     }
     for (int i = 0; i < TUI_N_REQUESTS; i++)
         n += tui_keys_in(TUI_KEYS_SWEEP, (enum tui_request)i);

@@ -326,6 +326,32 @@ static void names_files_and_paths_are_found(void **state)
     assert_string_equal(errs.text.data, "nowhere.yaml: error: No such file or directory\n");
 }
 
+/* So that a run of a run's preset is not called "preset". */
+static void a_runs_preset_is_called_by_its_name(void **state)
+{
+    static const struct {
+        const char *name, *id;
+    } rows[] = {{"Quickstart", "quickstart"},
+                {"A100×4 DDP 2048", "a100x4-ddp-2048"},
+                {"Fine-tune, whole net", "fine-tune-whole-net"},
+                {"é", "preset"},
+                {"", "preset"}};
+    char dir[] = "/tmp/bstune-preset-XXXXXX", path[64];
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/preset.yaml", dir);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "name: \"%s\"\n", rows[i].name);
+        fclose(f);
+        must(load(path, NULL, 0, &p));
+        assert_string_equal(p.id, rows[i].id);
+    }
+    unlink(path);
+    rmdir(dir);
+}
+
 static void the_first_folder_wins(void **state)
 {
     (void)state;
@@ -455,6 +481,7 @@ int main(void)
         cmocka_unit_test(long_values_are_cut_between_characters),
         cmocka_unit_test(live_keys_are_taken_over),
         cmocka_unit_test(names_files_and_paths_are_found),
+        cmocka_unit_test(a_runs_preset_is_called_by_its_name),
         cmocka_unit_test(the_first_folder_wins),
         cmocka_unit_test(shipped_presets_have_their_numbers),
         cmocka_unit_test(other_names_are_hints_alone),
