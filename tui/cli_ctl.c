@@ -31,10 +31,14 @@ static void print_reply(const struct tui_call *c, const struct bst_reply *r)
 {
     char memory[2 * TUI_NUM];
     FILE *to = r->ok ? c->out : c->err;
-    fprintf(to, "%s%s%s: %s", r->outcome, r->code[0] ? " " : "", r->code, r->text);
-    if (!strcmp(r->outcome, "applied") || !strcmp(r->outcome, "proposed"))
-        fprintf(to, " (update %llu)", (unsigned long long)r->effective_update);
-    fputc('\n', to);
+    char text[sizeof r->text + 40];
+    bool dated = !strcmp(r->outcome, "applied") || !strcmp(r->outcome, "proposed");
+    int at = fprintf(to, "%s%s%s: ", r->outcome, r->code[0] ? " " : "", r->code);
+    int n = snprintf(text, sizeof text, "%s", r->text);
+    if (dated)
+        snprintf(text + n, sizeof text - (size_t)n, " (update %llu)",
+                 (unsigned long long)r->effective_update);
+    tui_print_text(to, text, 2, at);
     if (r->ok && r->memory_planned.valid && r->memory_limit.valid) {
         tui_of_bytes(r->memory_planned, r->memory_limit, memory);
         fprintf(to, "  memory a device: %s\n", memory);

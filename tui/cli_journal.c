@@ -1,7 +1,5 @@
 #include <inttypes.h>
-#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
@@ -16,8 +14,6 @@ enum { PRESET_CAP = 1 << 20, JOURNAL_CAP = 64 << 20, TEXT_INDENT = 6 };
 static void print_text(const struct tui_call *c, const struct bst_journal *j)
 {
     int n = j ? bst_journal_count(j) : 0;
-    /* Elsewhere an entry is a line. */
-    int columns = isatty(fileno(c->out)) ? tui_output_columns(c->out) : INT_MAX;
     for (int i = 0; i < n; i++) {
         const struct bst_journal_entry *e = bst_journal_at(j, i);
         char when[32];
@@ -25,7 +21,7 @@ static void print_text(const struct tui_call *c, const struct bst_journal *j)
         int at = fprintf(c->out, "%4" PRIu64 "  %s  update %-8" PRIu64 " %-8s %-24s ", e->seq, when,
                          e->update, e->outcome, e->command);
         at += fprintf(c->out, "%s%s", e->code, e->code[0] ? ": " : "");
-        tui_print_wrapped(c->out, columns, e->text, TEXT_INDENT, at);
+        tui_print_text(c->out, e->text, TEXT_INDENT, at);
     }
     if (!n)
         fprintf(c->err, "nothing was changed in this run\n");

@@ -41,12 +41,15 @@ int tui_verb_list(const struct tui_call *c)
     if (tui_given(c, TUI_OPTION_JSON)) {
         print_json(c, list, n);
     } else {
+        int widest = 0;
+        for (int i = 0; i < n; i++)
+            widest = (int)strlen(list[i].name) > widest ? (int)strlen(list[i].name) : widest;
         for (int i = 0; i < n; i++) {
             char when[32] = "start not known     ";
             if (list[i].started > 0)
                 bst_clock_iso(list[i].started, when);
-            tui_print(c->out, "%-24s %-10s %s  %s  pid %d on %s\n", list[i].name, list[i].state,
-                      when, list[i].preset, list[i].pid, list[i].host);
+            tui_print(c->out, "%-*s %-10s %s  %s  pid %d on %s\n", widest, list[i].name,
+                      list[i].state, when, list[i].preset, list[i].pid, list[i].host);
         }
         if (!n)
             fprintf(c->err, "no run under %s/, and none lives on this machine\n", BST_RUNS_ROOT);

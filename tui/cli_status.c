@@ -57,7 +57,7 @@ static void print_progress(FILE *out, const struct bst_status *s)
 static void print_sentence(FILE *out, const char *code, const char *text)
 {
     int at = fprintf(out, "  %s%s", code, *code ? ": " : "");
-    tui_print_wrapped(out, tui_output_columns(out), text, 2, at);
+    tui_print_text(out, text, 2, at);
 }
 
 static void print_text(FILE *out, const struct bst_status *s, const struct bst_run_info *info)

@@ -64,7 +64,9 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
     }
     int n = tui_change_count(r);
     if (n > 3)
-        bst_sb_addf(out, "%s: %d changes, %d kept", a->wish.text, r->n_changes, r->n_kept);
+        bst_sb_addf(out, "%s: %d changes", a->wish.text, r->n_changes);
+    if (n > 3 && r->n_kept)
+        bst_sb_addf(out, ", %d kept", r->n_kept);
     for (int i = 0; i < r->n_changes && n <= 3; i++)
         if (!tui_change_is_detail(r, i))
             add_change(out, &r->changes[i]);

@@ -1,5 +1,6 @@
 #include "tui/print.h"
 
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,17 @@ void tui_print_wrapped(FILE *to, int columns, const char *text, int indent, int 
         text += strspn(text, " ");
     }
     fprintf(to, "\n");
+}
+
+void tui_print_text(FILE *to, const char *text, int indent, int at)
+{
+    enum { ROOM_LEAST = 24 };
+    int columns = isatty(fileno(to)) ? tui_output_columns(to) : INT_MAX;
+    if (at > columns - ROOM_LEAST) {
+        fprintf(to, "\n");
+        at = 0;
+    }
+    tui_print_wrapped(to, columns, text, indent, at);
 }
 
 bool tui_write_line(int fd, const char *text)

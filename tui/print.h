@@ -18,6 +18,9 @@ int tui_output_columns(FILE *to);
 /* Words of `text` in lines of at most `columns`, each behind `indent` blanks; the first line is
  * already `at` columns long. Clean text. */
 void tui_print_wrapped(FILE *to, int columns, const char *text, int indent, int at);
+/* The same for what is a line elsewhere: wrapped on a terminal alone, and begun on a line of its
+ * own where hardly any room is left behind `at`. */
+void tui_print_text(FILE *to, const char *text, int indent, int at);
 /* One line, without its end, past stdio; false when it could not be written. */
 bool tui_write_line(int fd, const char *text);
 

@@ -255,7 +255,12 @@ void bst_session_advice_end(struct bst_session *s)
         scored += a->given[i].scored;
         improved += a->given[i].scored && a->given[i].improved;
     }
-    if (a->n_given)
+    if (!a->n_given)
+        return;
+    if (!scored)
+        bst_session_note(s, BST_DIAG_NONE, "advice: %d given, too late to see what comes of it",
+                         a->n_given);
+    else
         bst_session_note(s, BST_DIAG_NONE,
                          "advice: %d given, %d had their time, %d of those %s followed by "
                          "something better",

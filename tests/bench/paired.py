@@ -28,7 +28,7 @@ from watching import BSTUNE, cpu_seconds, interval
 
 # One thread: two wait for each other, which costs processor time of its own, most of all beside other work.
 ALL = {"max_epochs": 100000, "eval_interval": "never", "checkpoint_interval": "never", "advise": "none", "devices.threads": 1}
-RESNET50 = {"data.format": "shapes", "data.image_size": 224, "augment": "none", "global_batch_size": 2}
+RESNET50 = {"data.format": "shapes", "model.in_channels": 3, "data.image_size": 224, "augment": "none", "global_batch_size": 2}
 
 
 class Contestant:
