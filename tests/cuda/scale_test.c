@@ -33,6 +33,8 @@ static struct {
     float value;
 } poison;
 
+static const char *overflow; /* layer out of whose backward half an infinity comes */
+
 static enum bst_err put_in(struct bst_be *be, const struct bst_program *p,
                            const struct bst_instr *in, void *const *dst)
 {
@@ -50,6 +52,10 @@ static enum bst_err run(struct bst_be *be, const struct bst_program *p, const st
                         const struct bst_step *step)
 {
     BST_TRY(bst_backend_cuda.run(be, p, in, src, dst, scratch, step));
+    if (overflow && in->op == BST_I_BN_BWD && !strcmp(in->name, overflow)) {
+        static const uint16_t infinity = 0x7c00;
+        BST_TRY(cuda_upload(be, dst[0], &infinity, sizeof infinity));
+    }
     return poison.param && be->device == poison.rank ? put_in(be, p, in, dst) : BST_OK;
 }
 
@@ -141,6 +147,25 @@ static void a_bad_gradient_on_one_rank_stops_all(void **state)
     (void)state;
     for (int ranks = 1; ranks <= 8; ranks *= 2)
         check_ranks(ranks);
+}
+
+/* What overflows on its way back spoils all that lies before it: named is where it began. */
+static void an_overflow_is_named_where_it_began(void **state)
+{
+    struct bst_trainer *t = open_on(2, BST_PRECISION_FP16, BST_OPTIMIZER_SGD);
+    int n;
+    (void)state;
+    update(t, 0);
+    overflow = "bn2";
+    const struct bst_update_result r = update(t, 1);
+    overflow = NULL;
+    assert_true(r.skipped && isfinite(r.loss));
+    assert_string_equal(r.first_nonfinite, "conv2.weight");
+    const struct bst_layer_norm *layer = bst_trainer_layers(t, &n);
+    assert_string_equal(layer[0].name, "conv1.weight");
+    assert_false(isfinite(layer[0].grad_norm));
+    assert_true(isfinite(layer[n - 1].grad_norm));
+    bst_trainer_close(t);
 }
 
 /* What is reported is the gradient's own norm, whatever it was scaled by; near that of fp32, whose
@@ -293,6 +318,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bad_gradient_on_one_rank_stops_all),
+        cmocka_unit_test(an_overflow_is_named_where_it_began),
         cmocka_unit_test(norms_are_those_of_fp32),
         cmocka_unit_test(the_scale_goes_back_with_the_rest),
         cmocka_unit_test(a_file_brings_the_scale_and_its_count),
