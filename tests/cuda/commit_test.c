@@ -342,6 +342,38 @@ static void optimizers_beside_ref64(void **state)
     }
 }
 
+/* LARS: ‖w‖ 5, ‖g‖ 1, η 0.001, λ 5e-5 give 0.004998750312421895; not trusted, or with no gradient,
+ * the rate is its own. */
+static void a_known_layer_wise_rate(void **state)
+{
+    struct rank r;
+    struct what w;
+
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        float x[FLOATS] = {3, 4}, g[FLOATS] = {way < 2 ? 1 : 0};
+        const double local = way ? 1 : 0.004998750312421895;
+        double y[2];
+
+        open_rank(&r, "cuda", 0, BST_PRECISION_FP32);
+        put(&r, r.block[WEIGHT], x, FLOATS);
+        put(&r, r.block[GRAD], g, FLOATS);
+        describe(&w, &r, BST_OPTIMIZER_LARS);
+        w.spans[0] = (struct bst_span){0, w.params[0].bytes, 1, 5e-5, way != 1};
+        w.commit.optim.momentum = 0;
+        w.commit.optim.trust = 0.001;
+        w.commit.optim.grad_factor = 1;
+        ok(r.b->optimize(r.be, &w.commit.optim, w.spans, 1, &w.commit.blocks));
+        get(&r, r.block[WEIGHT], y, 2);
+        for (int i = 0; i < 2; i++) {
+            const double want = (double)x[i] - local * ((double)g[i] + 5e-5 * (double)x[i]);
+
+            assert_true(fabs(y[i] - want) <= 2 * 0x1p-24 * 4);
+        }
+        close_rank(&r);
+    }
+}
+
 /* --- the loss scale --- */
 
 /* Everything that an update may move. */
@@ -616,6 +648,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_commit_is_what_its_pieces_are),
         cmocka_unit_test(optimizers_beside_ref64),
+        cmocka_unit_test(a_known_layer_wise_rate),
         cmocka_unit_test(skipped_updates_move_nothing_and_say_where),
         cmocka_unit_test(the_first_and_the_last_are_told),
         cmocka_unit_test(what_is_dropped_leaves_the_scale),
