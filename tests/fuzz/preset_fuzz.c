@@ -10,7 +10,8 @@ static const char *const nets[] = {"resnet8", "resnet50", NULL};
 static const char *const formats[] = {"auto", "idx", "shapes", NULL};
 static const char *const backends[] = {"auto", "cpu", "ref", NULL};
 static const char *const dirs[] = {NULL};
-static const struct bst_preset_env env = {dirs, nets, formats, backends, NULL};
+static const struct bst_preset_env env = {
+    .dirs = dirs, .nets = nets, .formats = formats, .backends = backends};
 
 static void check_errors(const struct bst_preset_errors *errs)
 {
