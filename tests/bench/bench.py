@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -128,7 +129,10 @@ def run_windows(contestants, per_update, args):
         worker.ask(f"{verb} 1")
         once = worker.ask(f"{verb} 1")
         updates[label] = max(1, round(args.window / once))
+    start = time.monotonic()
     for i in range(args.rounds):
+        if i > 1 and args.budget and time.monotonic() - start > args.budget:
+            break
         for label, verb in (turns if i % 2 == 0 else reversed(turns)):
             worker = contestants["bstune" if label == "ceiling" else label]
             n = updates[label]
@@ -178,13 +182,19 @@ def main():
     parser.add_argument("--torch", default="eager,compile", help="modes; empty: none")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--budget", type=float, default=0, help="seconds for a net's rounds; 0: all")
     parser.add_argument("--window", type=float, default=2.0, help="seconds")
+    parser.add_argument("--processor", action="store_true",
+                        help="time of all threads together, for a machine that has other work")
     parser.add_argument("--profile", action="store_true",
-                        help="processor time by kind of instruction; OMP_WAIT_POLICY=passive")
+                        help="processor time by kind of instruction")
     parser.add_argument("--markdown", metavar="FILE", help="also write the table there")
     args = parser.parse_intermixed_args()
+    if args.processor:
+        os.environ.update(BENCH_CLOCK="processor", OMP_WAIT_POLICY="passive")
     args.torch = [m for m in args.torch.split(",") if m and args.python]
-    setting = (f"{processor()}, {args.threads} threads; per second, median (quartiles) of "
+    setting = (f"{processor()}, {args.threads} threads; per second"
+               f"{' of processor time' if args.processor else ''}, median (quartiles) of "
                f"{args.rounds} windows of about {args.window:g} s")
     print(setting)
     rows = []
