@@ -50,6 +50,8 @@ static void say_eval(const struct headless *h, const struct bst_status *s)
             s->eval_loss.valid ? s->eval_loss.value : NAN, 100 * s->eval_accuracy.value);
     if (s->eval_perplexity.valid)
         fprintf(h->c->out, "  perplexity %.4g", s->eval_perplexity.value);
+    if (s->eval_exact.valid)
+        fprintf(h->c->out, "  exact %.2f %%", 100 * s->eval_exact.value);
     fputc('\n', h->c->out);
 }
 

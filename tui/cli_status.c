@@ -69,8 +69,12 @@ static void print_text(FILE *out, const struct bst_status *s, const struct bst_r
         fprintf(out, "  loss %.4f  learning rate %.5g  gradient norm %.3g\n", s->loss.value,
                 s->learning_rate.value, s->grad_norm.valid ? s->grad_norm.value : NAN);
     if (s->eval_accuracy.valid)
-        fprintf(out, "  accuracy %.2f %%  best %.2f %%\n", 100 * s->eval_accuracy.value,
+        fprintf(out, "  accuracy %.2f %%  best %.2f %%", 100 * s->eval_accuracy.value,
                 100 * s->best_accuracy.value);
+    if (s->eval_exact.valid)
+        fprintf(out, "  exact %.2f %%", 100 * s->eval_exact.value);
+    if (s->eval_accuracy.valid)
+        fputc('\n', out);
     if (info->live && s->samples_per_sec.valid) {
         bst_clock_span(s->eta_seconds.valid ? s->eta_seconds.value : NAN, span, sizeof span);
         fprintf(out, "  %.0f samples/s  left %s\n", s->samples_per_sec.value, span);

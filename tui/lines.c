@@ -41,6 +41,10 @@ static void add_line_text(const struct bst_status *s, struct bst_sb *out)
         tui_metric(s->eval_perplexity, 4, text);
         bst_sb_addf(out, "  perplexity %s", text);
     }
+    if (s->eval_exact.valid) {
+        tui_percent1(s->eval_exact, text);
+        bst_sb_addf(out, "  exact %s", text);
+    }
     tui_metric(s->learning_rate, 3, text);
     bst_sb_addf(out, "  rate %s", text);
     tui_batch_text(s, false, text, sizeof text);

@@ -61,6 +61,9 @@ static void title(const struct tui_model *m, struct tui_area a)
     tui_percent1(s->eval_accuracy, text);
     if (s->eval_accuracy.valid)
         x = tui_title_item(a, x, TUI_EVAL, m->layout.size >= TUI_SIZE_FULL ? "top-1" : "", text);
+    tui_percent1(s->eval_exact, text);
+    if (s->eval_exact.valid)
+        x = tui_title_item(a, x, TUI_EVAL, "exact", text);
     tui_window_make(m, &w);
     int span = tui_smooth_span(m, &w);
     snprintf(how, sizeof how, "mean of %d", span);

@@ -19,6 +19,7 @@ struct bst_step_result {
     double pair_loss_sum; /* of the second loss, over samples; 0 where the net has none */
     int64_t pair_correct;
     int64_t targets; /* labels that counted: samples, or positions that are not ignored */
+    int64_t exact;   /* samples that have targets, and whose every one is right */
 };
 
 #define BST_LABEL_IGNORED (-100) /* a position that has no target; PyTorch's number */

@@ -67,6 +67,7 @@ struct bst_data_info {
     int length[BST_DATA_STREAMS]; /* of each stream */
     int n_labels;                 /* a sample; 1 with images */
     bool padded;                  /* streams may end early: a batch has lengths */
+    bool answers;                 /* a sample's targets are one answer, right as a whole or not */
     struct bst_token_count each;  /* every sample's, where they are alike */
     struct bst_special special;
     char note[160]; /* something the person should know, e.g. that generated data stand in; "" if

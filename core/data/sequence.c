@@ -71,7 +71,7 @@ struct bst_sequences *bst_sequences_new(const struct bst_sequences *s, struct bs
     info->n[BST_TRAIN] = s->n[BST_TRAIN];
     info->n[BST_EVAL] = s->n[BST_EVAL];
     tell_shape(s->input, s->length, s->vocab, info);
-    info->padded = s->source->pair;
+    info->padded = info->answers = s->source->pair;
     info->special = s->special;
     if (s->source->run)
         info->each = (struct bst_token_count){

@@ -127,6 +127,8 @@ void bst_prometheus_print(struct bst_sb *out, const struct bst_status *s, bool l
     put_metric(&t, "eval_accuracy_ratio", "Accuracy of the last evaluation.", s->eval_accuracy);
     put_metric(&t, "eval_perplexity", "Perplexity of the last evaluation, of sequences.",
                s->eval_perplexity);
+    put_metric(&t, "eval_exact_ratio", "Answers of the last evaluation that are right as a whole.",
+               s->eval_exact);
     put_metric(&t, "samples_per_second", "Samples trained a second.", s->samples_per_sec);
     put_metric(&t, "tokens_per_second", "Tokens trained a second, of sequences without padding.",
                s->tokens_per_sec);

@@ -67,6 +67,7 @@ FIELD_OF(update, samples_per_sec)
 FIELD_OF(update, loss_scale)
 FIELD_OF(eval, loss)
 FIELD_OF(eval, accuracy)
+FIELD_OF(eval, exact)
 
 const struct bst_row_field *bst_row_fields(int *n)
 {
@@ -81,6 +82,7 @@ const struct bst_row_field *bst_row_fields(int *n)
         {"loss_scale", false, update_loss_scale},
         {"loss", true, eval_loss},
         {"accuracy_top1", true, eval_accuracy},
+        {"exact_match", true, eval_exact},
     };
     *n = (int)(sizeof fields / sizeof *fields);
     return fields;

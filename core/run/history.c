@@ -89,7 +89,8 @@ static bool add_eval(struct reader *r, const json_t *o)
 {
     struct bst_history *h = &r->h;
     struct bst_history_eval e = {real_or_nan(o, "samples"), real_or_nan(o, "loss"),
-                                 real_or_nan(o, "accuracy_top1"), real_or_nan(o, "elapsed")};
+                                 real_or_nan(o, "accuracy_top1"), real_or_nan(o, "elapsed"),
+                                 real_or_nan(o, "exact_match")};
     if (!(e.samples >= 0))
         return false;
     drop_after(r, e.samples);

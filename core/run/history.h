@@ -21,6 +21,7 @@ struct bst_history_update { /* NaN where the line says null */
 struct bst_history_eval {
     double samples, loss, accuracy;
     double seconds; /* as of an update */
+    double exact;
 };
 
 struct bst_history_noise { /* NaN where it was not known */

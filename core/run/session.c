@@ -260,8 +260,11 @@ static enum bst_err do_eval(struct bst_session *s)
         return err;
     s->at.next_eval = next_mark(s->eval_every, s->at.samples);
     s->at.last_eval = s->at.samples;
-    snprintf(text, sizeof text, "loss %.4f, accuracy %.2f %%", s->at.eval_loss.value,
-             100 * s->at.eval_accuracy.value);
+    int n = snprintf(text, sizeof text, "loss %.4f, accuracy %.2f %%", s->at.eval_loss.value,
+                     100 * s->at.eval_accuracy.value);
+    if (s->at.eval_exact.valid)
+        snprintf(text + n, sizeof text - (size_t)n, ", exact %.2f %%",
+                 100 * s->at.eval_exact.value);
     answer_all(s, s->eval_for, &s->n_eval_for, "done", BST_DIAG_NONE, text);
     return BST_OK;
 }

@@ -29,7 +29,7 @@ struct bst_progress {
     uint64_t next_planned; /* of the preset's changes, in order of time */
     uint64_t nonfinite, skipped;
     int nonfinite_row;
-    struct bst_metric eval_loss, eval_accuracy, best_accuracy, eval_perplexity;
+    struct bst_metric eval_loss, eval_accuracy, eval_exact, best_accuracy, eval_perplexity;
     struct bst_noise noise; /* what the noise scale is worked out from */
     double elapsed;         /* seconds of all processes of the run before this one */
     /* Still to be multiplied into the velocities, by the next update that commits; 1: nothing. */

@@ -26,6 +26,7 @@ static const struct bst_field progress_fields[] = {
     P(METRIC, eval_loss),     P(METRIC, eval_accuracy),
     P(METRIC, best_accuracy), P(F64, elapsed),
     P(F64, momentum_factor),  P(METRIC, eval_perplexity),
+    P(METRIC, eval_exact),
 };
 #undef P
 enum { N_PROGRESS = sizeof progress_fields / sizeof *progress_fields };

@@ -130,6 +130,7 @@ static void fill_progress(struct bst_session *s)
     st->eval_loss = s->at.eval_loss;
     st->eval_accuracy = s->at.eval_accuracy;
     st->eval_perplexity = s->at.eval_perplexity;
+    st->eval_exact = s->at.eval_exact;
     st->best_accuracy = s->at.best_accuracy;
     st->samples_per_sec = bst_metric_of(s->rate_mean > 0 ? s->rate_mean : NAN);
     st->eta_seconds = bst_metric_of(s->rate_mean > 0 ? left / s->rate_mean : NAN);

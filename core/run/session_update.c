@@ -54,6 +54,8 @@ static void write_update(struct bst_session *s, const struct bst_update_req *req
     }
     bst_json_num(&j, "loss_scale", res->loss_scale);
     bst_json_num(&j, "accuracy", res->accuracy);
+    if (!isnan(res->exact))
+        bst_json_num(&j, "exact_match", res->exact);
     bst_json_num(&j, "elapsed", bst_session_elapsed(s));
     bst_json_num(&j, "data_wait", res->data_wait_seconds);
     if (res->skipped)
@@ -224,6 +226,8 @@ static void write_eval(struct bst_session *s, const struct bst_eval_result *res)
     metrics_head(s, "eval", &j);
     bst_json_num(&j, "loss", res->loss);
     bst_json_num(&j, "accuracy_top1", res->accuracy);
+    if (!isnan(res->exact))
+        bst_json_num(&j, "exact_match", res->exact);
     say_why(&j, res->loss, res->accuracy);
     if (bst_trainer_data(s->trainer)->streams) {
         bst_json_num(&j, "perplexity", res->perplexity);
@@ -247,6 +251,7 @@ enum bst_err bst_session_eval(struct bst_session *s)
     s->at.eval_loss = bst_metric_of(res.loss);
     s->at.eval_accuracy = bst_metric_of(res.accuracy);
     s->at.eval_perplexity = bst_metric_of(res.perplexity > 0 ? res.perplexity : NAN);
+    s->at.eval_exact = bst_metric_of(res.exact);
     if (!s->at.best_accuracy.valid || res.accuracy > s->at.best_accuracy.value)
         s->at.best_accuracy = s->at.eval_accuracy;
     bst_advisor_eval(&s->advisor, res.accuracy);

@@ -97,6 +97,7 @@ static void take_last_update(const struct bst_history *h, struct bst_status *s)
     for (int i = 0; i < h->n_evals; i++) {
         s->eval_loss = bst_metric_of(h->evals[i].loss);
         s->eval_accuracy = bst_metric_of(h->evals[i].accuracy);
+        s->eval_exact = bst_metric_of(h->evals[i].exact);
         if (!s->best_accuracy.valid || h->evals[i].accuracy > s->best_accuracy.value)
             s->best_accuracy = s->eval_accuracy;
     }

@@ -75,6 +75,7 @@ static const struct bst_field status_fields[] = {
     S(METRIC, eval_loss),
     S(METRIC, eval_accuracy),
     S(METRIC, best_accuracy),
+    S(METRIC, eval_exact),
     S(METRIC, grad_norm),
     S(METRIC, grad_low),
     S(METRIC, grad_high),

@@ -85,6 +85,7 @@ struct bst_status {
     int64_t global_batch;
     int micro_batch, accumulation, n_devices;
     struct bst_metric learning_rate, loss, train_accuracy, eval_loss, eval_accuracy, best_accuracy;
+    struct bst_metric eval_exact; /* 0…1: samples with every target right, where they are answers */
     struct bst_metric grad_norm, grad_low, grad_high; /* the norm and its healthy band */
     uint64_t nonfinite, skipped;
     struct bst_metric samples_per_sec, eta_seconds, elapsed_seconds;

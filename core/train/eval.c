@@ -11,7 +11,7 @@ struct job {
     bool some;                   /* one batch a rank */
 };
 
-enum { E_CANCELLED, E_LOSS, E_CORRECT, E_SAMPLES, E_TARGETS, E_PAIR_LOSS, E_N };
+enum { E_CANCELLED, E_LOSS, E_CORRECT, E_EXACT, E_SAMPLES, E_TARGETS, E_PAIR_LOSS, E_N };
 
 /* The largest batch up to the plan's whose program needs no more than the arena in force. Without a
  * split there is none: then the plan's batch, in an arena of its own, within the limit. */
@@ -53,6 +53,7 @@ static enum bst_err run_batch(struct rank *k, const struct bst_program *p,
     BST_TRY(bst_program_run(k->t->cfg.backend, p, &mem, &step, 0, p->n_instrs, job->stop));
     tally[E_LOSS] += result.loss_sum;
     tally[E_CORRECT] += (double)result.correct;
+    tally[E_EXACT] += (double)result.exact;
     tally[E_SAMPLES] += b->n;
     tally[E_TARGETS] += (double)result.targets;
     tally[E_PAIR_LOSS] += result.pair_loss_sum;
@@ -105,6 +106,8 @@ static enum bst_err eval_job(struct rank *k, void *arg)
         job->out->accuracy = tally[E_CORRECT] / tally[E_TARGETS];
         if (bst_dataset_info(k->t->data)->streams)
             job->out->perplexity = exp(tally[E_LOSS] / tally[E_TARGETS]);
+        job->out->exact =
+            bst_dataset_info(k->t->data)->answers ? tally[E_EXACT] / tally[E_SAMPLES] : NAN;
     }
     return BST_OK;
 }

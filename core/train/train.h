@@ -73,6 +73,7 @@ struct bst_update_result {
     double loss; /* mean over the update's samples, of sequences over their targets; with that of
                     a second loss, over samples, added */
     double accuracy;  /* top-1 of them, 0…1 */
+    double exact;     /* 0…1 of the samples: every target right; NaN where they are no answers */
     double grad_norm; /* before clipping, of the averaged gradient */
     bool nonfinite, skipped, clipped;
     /* Name of the parameter whose gradient went non-finite before the others', or NULL. Backward
@@ -150,6 +151,9 @@ BST_MUST_USE enum bst_err bst_trainer_update(struct bst_trainer *t,
 struct bst_eval_result {
     double loss, accuracy, seconds; /* means over samples, of sequences over their targets */
     double perplexity; /* of sequences: e to the loss of their targets, without a second loss */
+    /* As above. Each target is predicted behind the right ones before it, so this is also the part
+     * of the answers that a greedy decoder would write out without a mistake. */
+    double exact;
     int64_t samples, targets;
 };
 /* Whole evaluation part on rank 0's statistics, all ranks working. */

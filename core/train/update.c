@@ -20,6 +20,7 @@ enum {
     T_CANCELLED,
     T_LOSS,
     T_CORRECT,
+    T_EXACT,
     T_SAMPLES,
     T_TOKENS,
     T_TARGETS,
@@ -117,6 +118,7 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
     tally[T_LOSS] += result.loss_sum;
     tally[T_PAIR_LOSS] += result.pair_loss_sum;
     tally[T_CORRECT] += (double)result.correct;
+    tally[T_EXACT] += (double)result.exact;
     tally[T_SAMPLES] += b->n;
     tally[T_TOKENS] += count_tokens(k, b);
     tally[T_TARGETS] += (double)result.targets;
@@ -224,6 +226,7 @@ static void report(const struct rank *k, const struct job *job, const struct com
     /* Without a loss, under only_matmul, there are none. */
     out->loss = tally[T_LOSS] / fmax(tally[T_TARGETS], 1) + tally[T_PAIR_LOSS] / tally[T_SAMPLES];
     out->accuracy = tally[T_CORRECT] / fmax(tally[T_TARGETS], 1);
+    out->exact = bst_dataset_info(k->t->data)->answers ? tally[T_EXACT] / tally[T_SAMPLES] : NAN;
     out->grad_norm = c->grad_norm;
     out->skipped = c->skipped;
     out->clipped = c->clipped;

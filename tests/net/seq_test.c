@@ -307,6 +307,49 @@ static void bad_tokens_are_refused(void **state)
     }
 }
 
+/* Logits are the token itself: a label is met where it is the token. */
+static struct bst_graph *echo(int length, int vocab, int samples)
+{
+    struct bst_graph *g = bst_graph_new(samples);
+    const struct bst_embedding e = {.length = length, .rows = vocab, .width = vocab};
+    bst_graph_softmax_ce(g, bst_graph_embedding(g, &e, "e"), "loss");
+    return g;
+}
+
+/* One wrong label makes an answer wrong, wherever it is; what is ignored makes none, a sample
+ * without any target is no right answer, and one that does not count is none at all. */
+static void answers_are_right_as_a_whole(void **state)
+{
+    enum { T = 3, V = 5, N = 6, NO = BST_LABEL_IGNORED };
+    static const int32_t tokens[N * T] = {1, 2, 3, 1, 2, 3, 4, 4, 4, 0, 1, 2, 2, 2, 2, 3, 3, 3};
+    static const int32_t labels[N * T] = {1,  2,  3, 1,  2,  0,  0, 4, 4,
+                                          NO, NO, 2, NO, NO, NO, 3, 3, 3};
+    static const struct {
+        int valid, exact, correct, targets;
+    } want[] = {{6, 3, 11, 13}, {5, 2, 8, 10}, {4, 2, 8, 10}, {1, 1, 3, 3}, {0, 0, 0, 0}};
+    static const char *const backends[] = {"ref", "ref64", "cpu"};
+    double identity[V * V] = {0};
+    (void)state;
+    for (int i = 0; i < V; i++)
+        identity[i * V + i] = 4;
+    for (int b = 0; b < 3; b++)
+        for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+            struct bst_compile_opts o = {.training = i % 2};
+            struct bst_step step = {.tokens = {tokens}, .labels = labels, .grad_scale = 1};
+            struct net_rig r;
+            net_open(&r, bst_backend_find(backends[b]), 2);
+            net_compile(&r, echo(T, V, N), &o);
+            net_alloc(&r);
+            net_set(&r, BST_MEM_WEIGHT, 0, identity);
+            step.n_valid = want[i].valid;
+            net_run_step(&r, 0, &step);
+            assert_int_equal(r.result.exact, want[i].exact);
+            assert_int_equal(r.result.correct, want[i].correct);
+            assert_int_equal(r.result.targets, want[i].targets);
+            net_close(&r);
+        }
+}
+
 static void expect_error(struct bst_graph *g, enum bst_err err, const char *text)
 {
     assert_int_equal(bst_graph_check(g), err);
@@ -367,10 +410,15 @@ static void builder_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_differences),      cmocka_unit_test(backends_agree),
-        cmocka_unit_test(split_moves_nothing),      cmocka_unit_test(second_runs_drop_the_same),
-        cmocka_unit_test(memory_grows_with_length), cmocka_unit_test(missing_operation_is_named),
-        cmocka_unit_test(bad_tokens_are_refused),   cmocka_unit_test(builder_refuses),
+        cmocka_unit_test(against_differences),
+        cmocka_unit_test(backends_agree),
+        cmocka_unit_test(split_moves_nothing),
+        cmocka_unit_test(second_runs_drop_the_same),
+        cmocka_unit_test(memory_grows_with_length),
+        cmocka_unit_test(missing_operation_is_named),
+        cmocka_unit_test(bad_tokens_are_refused),
+        cmocka_unit_test(builder_refuses),
+        cmocka_unit_test(answers_are_right_as_a_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

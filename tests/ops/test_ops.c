@@ -172,6 +172,8 @@ static void compare_all(struct outcome *o, const struct op_case *oc, const struc
           difference(&got->result.loss_sum, &want->result.loss_sum, 1, 1));
     judge(o, oc, s, variant, strict, "correct", 0,
           (double)llabs((long long)(got->result.correct - want->result.correct)));
+    judge(o, oc, s, variant, strict, "exact", 0,
+          (double)llabs((long long)(got->result.exact - want->result.exact)));
     judge(o, oc, s, variant, strict, "pair loss", 0,
           difference(&got->result.pair_loss_sum, &want->result.pair_loss_sum, 1, 1));
     judge(o, oc, s, variant, strict, "targets", 0,

@@ -103,13 +103,27 @@ static enum bst_err check_labels(const struct bst_call *c, const struct which *w
     return BST_OK;
 }
 
-static void add_up(const struct bst_call *c, const double *loss, const double *correct, size_t row)
+/* Row by row, in their order, whatever the team. */
+static void add_up(const struct bst_call *c, const struct which *which, const double *loss,
+                   const double *correct, size_t rows, size_t per_sample)
 {
     struct bst_step_result *r = c->step->result;
+    double *sum = c->in->attr.pair ? &r->pair_loss_sum : &r->loss_sum;
 
-    *(c->in->attr.pair ? &r->pair_loss_sum : &r->loss_sum) += loss[row];
-    *(c->in->attr.pair ? &r->pair_correct : &r->correct) += correct[row] != 0;
-    r->targets += !c->in->attr.pair;
+    for (size_t first = 0; first < rows; first += per_sample) {
+        int64_t right = 0, targets = 0;
+
+        for (size_t i = first; i < first + per_sample; i++) {
+            if (!counts(c, which, i, per_sample))
+                continue;
+            *sum += loss[i];
+            right += correct[i] != 0;
+            targets++;
+        }
+        *(c->in->attr.pair ? &r->pair_correct : &r->correct) += right;
+        r->targets += c->in->attr.pair ? 0 : targets;
+        r->exact += !c->in->attr.pair && targets && right == targets;
+    }
 }
 
 static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
@@ -135,9 +149,7 @@ static enum bst_err run_loss(struct bst_be *be, struct cpu_handle *h, const stru
         loss[i] = few ? row_loss(z, dz, (int)k, which.labels[i], &which, &correct[i])
                       : row_loss_large(be->seq, z, dz, k, which.labels[i], &which, &correct[i]);
     }
-    for (size_t i = 0; i < rows; i++)
-        if (counts(c, &which, i, per_sample))
-            add_up(c, loss, correct, i);
+    add_up(c, &which, loss, correct, rows, per_sample);
     return BST_OK;
 }
 

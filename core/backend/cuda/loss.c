@@ -75,6 +75,8 @@ enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step)
     step->result->loss_sum += loss->sum;
     step->result->correct += loss->correct;
     step->result->targets += loss->targets;
+    /* There is no operation over sequences here yet: a sample is a row. */
+    step->result->exact += loss->correct;
     return BST_OK;
 }
 

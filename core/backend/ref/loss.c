@@ -35,7 +35,8 @@ static struct loss loss_of(const struct ref_call *c)
                          &s->result->correct};
 }
 
-static void row(const struct loss *l, const real *z, int64_t k, int64_t label, real *dz)
+/* Whether the first of the largest is the label. */
+static bool row(const struct loss *l, const real *z, int64_t k, int64_t label, real *dz)
 {
     double loss = 0;
     int64_t arg_max;
@@ -48,32 +49,45 @@ static void row(const struct loss *l, const real *z, int64_t k, int64_t label, r
             dz[i] = (real)((exp(log_p) - target) * l->scale);
     }
     *l->sum += loss;
-    *l->correct += arg_max == label;
+    return arg_max == label;
 }
 
-/* Of sequences every position has a label, but those that are to be ignored. */
-enum bst_err REF(softmax_ce)(const struct ref_call *c)
+/* Rows [from, to) are sample i's. Of sequences every position has a label, but those that are to be
+ * ignored. */
+static enum bst_err sample(const struct ref_call *c, const struct loss *l, int i, int64_t from,
+                           int64_t to)
 {
-    const struct bst_shape *s = ref_src_shape(c, 0);
-    const struct loss l = loss_of(c);
-    const real *z = c->src[0];
+    int64_t k = ref_width(ref_src_shape(c, 0)), right = 0, targets = 0;
     real *dz = c->in->n_dst ? c->dst[0] : NULL;
-    int64_t k = ref_width(s), rows = ref_rows(s), per_sample = rows / s->d[0];
-    if (!l.labels && c->step->n_valid)
-        return bst_fail(BST_E_ARG, "the step has no labels for this loss");
-    for (int64_t n = 0; n < rows; n++) {
-        bool counts = n / per_sample < c->step->n_valid;
-        int32_t label = counts ? l.labels[n] : BST_LABEL_IGNORED;
+    for (int64_t n = from; n < to; n++) {
+        int32_t label = i < c->step->n_valid ? l->labels[n] : BST_LABEL_IGNORED;
         if (label == BST_LABEL_IGNORED) {
-            for (int64_t i = 0; dz && i < k; i++)
-                dz[n * k + i] = 0;
+            for (int64_t j = 0; dz && j < k; j++)
+                dz[n * k + j] = 0;
             continue;
         }
         if (label < 0 || label >= k)
             return bst_fail(BST_E_RANGE, "label %d of sample %d; the net has %d classes",
-                            (int)label, (int)(n / per_sample), (int)k);
-        row(&l, z + n * k, k, label, dz ? dz + n * k : NULL);
-        c->step->result->targets += !c->in->attr.pair;
+                            (int)label, i, (int)k);
+        right += row(l, (const real *)c->src[0] + n * k, k, label, dz ? dz + n * k : NULL);
+        targets++;
     }
+    *l->correct += right;
+    if (!c->in->attr.pair) {
+        c->step->result->targets += targets;
+        c->step->result->exact += targets && right == targets;
+    }
+    return BST_OK;
+}
+
+enum bst_err REF(softmax_ce)(const struct ref_call *c)
+{
+    const struct bst_shape *s = ref_src_shape(c, 0);
+    const struct loss l = loss_of(c);
+    int64_t per_sample = ref_rows(s) / s->d[0];
+    if (!l.labels && c->step->n_valid)
+        return bst_fail(BST_E_ARG, "the step has no labels for this loss");
+    for (int i = 0; i < s->d[0]; i++)
+        BST_TRY(sample(c, &l, i, i * per_sample, (i + 1) * per_sample));
     return BST_OK;
 }
