@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "core/base/alloc.h"
+#include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/run/find_start.h"
@@ -34,6 +35,25 @@ static void print_rows(const struct tui_call *c, const struct bst_fit_result *r)
         fprintf(c->out, "%12" PRId64 "  %12s  %14s%s\n", row->micro,
                 row->outcome == BST_FIT_RAN ? rate : bst_fit_outcome_name(row->outcome), bytes,
                 mark_of(r, i));
+    }
+}
+
+/* What a whole update of the preset's batch would take, by the micro-batch that was timed. */
+static void print_update(const struct tui_call *c, const struct bst_fit_result *r)
+{
+    char all[32], bytes[32];
+    if (!(r->update_seconds > 0))
+        return;
+    for (int i = 0; i < r->n_rows; i++) {
+        const struct bst_fit_row *row = &r->rows[i];
+        if (row->micro != r->largest)
+            continue;
+        bst_clock_span_fine(r->update_seconds, all, sizeof all);
+        bst_text_bytes(row->planned, bytes);
+        fprintf(c->out,
+                "update    about %s: %" PRIu64 " micro-batches a device (%.3g s for %" PRId64
+                ", measured), %.2g s for the rest; %s a device\n",
+                all, r->split.accumulate, row->micro_seconds, row->micro, row->rest_seconds, bytes);
     }
 }
 
@@ -70,6 +90,7 @@ static void print_result(const struct tui_call *c, const struct bst_fit_result *
                 "split     batch %" PRIu64 " = %" PRIu64 " per device x %" PRIu64
                 " accumulated x %" PRIu64 " devices\n",
                 r->split.batch, r->split.micro, r->split.accumulate, r->split.ranks);
+    print_update(c, r);
 }
 
 static int report(const struct tui_call *c, const struct bst_fit_result *r)

@@ -206,17 +206,26 @@ static void look_at_backend(struct examination *x)
 static void look_at_data(struct examination *x)
 {
     struct bst_dataset *ds = NULL;
+    x->train.data.input = x->train.net->input;
     if (bst_dataset_open(&x->train.data, &ds)) {
         bst_doctor_add(x->d, "data", BST_FINDING_MISSING, "%s of %s: %s", x->preset.data.format,
                        x->cfg->preset, bst_err_text());
         return;
     }
     const struct bst_data_info *i = bst_dataset_info(ds);
-    bst_doctor_add(x->d, "data", i->note[0] ? BST_FINDING_NONE : BST_FINDING_OK,
-                   "%s of %s: %" PRId64 " images to train on, %" PRId64
-                   " to evaluate, %dx%dx%d, %d classes%s%s",
-                   x->preset.data.format, x->cfg->preset, i->n[BST_TRAIN], i->n[BST_EVAL],
-                   i->channels, i->height, i->width, i->classes, i->note[0] ? "; " : "", i->note);
+    if (i->streams)
+        bst_doctor_add(x->d, "data", BST_FINDING_OK,
+                       "%s of %s: %" PRId64 " sequences to train on, %" PRId64
+                       " to evaluate, of %d tokens, vocabulary %d",
+                       x->preset.data.format, x->cfg->preset, i->n[BST_TRAIN], i->n[BST_EVAL],
+                       i->length[0], i->classes);
+    else
+        bst_doctor_add(x->d, "data", i->note[0] ? BST_FINDING_NONE : BST_FINDING_OK,
+                       "%s of %s: %" PRId64 " images to train on, %" PRId64
+                       " to evaluate, %dx%dx%d, %d classes%s%s",
+                       x->preset.data.format, x->cfg->preset, i->n[BST_TRAIN], i->n[BST_EVAL],
+                       i->channels, i->height, i->width, i->classes, i->note[0] ? "; " : "",
+                       i->note);
     bst_dataset_close(ds);
 }
 

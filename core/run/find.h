@@ -39,6 +39,9 @@ struct bst_fit_row {
     double rate;      /* samples per second over all ranks, of updates of one micro-batch a rank; 0:
                          not measured */
     uint64_t planned; /* bytes a rank; 0: not known */
+    /* Where the rate was measured: one micro-batch, forward and backward; and what an update has
+     * once, whatever it accumulates: gradients added up, the optimizer. */
+    double micro_seconds, rest_seconds;
 };
 
 enum { BST_FIT_ROWS = 64, BST_FIT_MOST = 8192 };
@@ -57,6 +60,7 @@ struct bst_fit_result {
     int n_rows;
     int fastest, knee;      /* rows; -1: not known */
     struct bst_split split; /* of global_batch with `largest` as its cap; batch 0: there is none */
+    double update_seconds;  /* that an update of it will take, by what `largest` took; 0: unknown */
     uint64_t limit;         /* bytes a rank */
     int updates;            /* that ran */
     bool restored;          /* false, after an error: the trainer could not be put back as it was */

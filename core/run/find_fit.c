@@ -2,6 +2,7 @@
  * backward and optimizer over two micro-batches a rank, so that accumulation is in, then a batch of
  * evaluation. Throughput is measured afterwards, at sizes known to run. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/base/order.h"
@@ -103,19 +104,23 @@ static enum bst_err try_sizes(struct fit *s, struct bst_batch_search *search)
     return BST_OK;
 }
 
-static enum bst_err measure(struct fit *s, int64_t micro, double *rate)
+static enum bst_err measure(struct fit *s, int64_t micro, struct bst_fit_row *out)
 {
-    double each[TIMED_MOST], spent = 0;
+    double each[TIMED_MOST], inside[TIMED_MOST], rest[TIMED_MOST], spent = 0;
     struct bst_update_result res;
     int n = 0;
     /* The first one compiles, and touches its pages for the first time. */
     BST_TRY(update(s, micro, 1, &res));
     while (n < TIMED_LEAST || (n < TIMED_MOST && spent < TIMED_SECONDS)) {
         BST_TRY(update(s, micro, 1, &res));
-        each[n++] = res.seconds;
+        each[n] = res.seconds;
+        inside[n] = res.busy_most;
+        rest[n++] = fmax(res.seconds - res.busy_most - res.data_wait_seconds, 0);
         spent += res.seconds;
     }
-    *rate = (double)res.samples_used / bst_median(each, (size_t)n);
+    out->rate = (double)res.samples_used / bst_median(each, (size_t)n);
+    out->micro_seconds = bst_median(inside, (size_t)n);
+    out->rest_seconds = bst_median(rest, (size_t)n);
     return BST_OK;
 }
 
@@ -124,10 +129,10 @@ static enum bst_err measure(struct fit *s, int64_t micro, double *rate)
 static enum bst_err measure_row(struct fit *s, int64_t micro)
 {
     struct bst_rank_memory m = {0};
-    double rate = 0;
+    struct bst_fit_row got = {0};
     enum bst_err err = bst_trainer_plan(s->f->trainer, micro * s->f->ranks, 1, &m);
     if (!err)
-        err = measure(s, micro, &rate);
+        err = measure(s, micro, &got);
     if (err && err != BST_E_NOMEM && err != BST_E_SHAPE)
         return err;
     struct bst_fit_row *row = row_of(s->out, micro);
@@ -138,9 +143,11 @@ static enum bst_err measure_row(struct fit *s, int64_t micro)
         row->outcome = outcome_of(err);
     if (!row->planned)
         row->planned = m.total;
-    row->rate = rate;
+    row->rate = got.rate;
+    row->micro_seconds = got.micro_seconds;
+    row->rest_seconds = got.rest_seconds;
     if (!err)
-        bst_find_say(s->f, "micro-batch %" PRId64 ": %.4g samples/s", micro, rate);
+        bst_find_say(s->f, "micro-batch %" PRId64 ": %.4g samples/s", micro, got.rate);
     return BST_OK;
 }
 
@@ -151,6 +158,17 @@ static enum bst_err measure_all(struct fit *s)
         BST_TRY(measure_row(s, n));
     }
     return s->out->largest ? measure_row(s, s->out->largest) : BST_OK;
+}
+
+/* Of the split, whose micro-batches may be a little smaller than the one that was measured. */
+static double update_seconds(const struct bst_fit_result *r)
+{
+    for (int i = 0; i < r->n_rows; i++)
+        if (r->rows[i].micro == r->largest && r->rows[i].micro_seconds > 0)
+            return r->rows[i].micro_seconds * (double)r->split.micro / (double)r->largest *
+                       (double)r->split.accumulate +
+                   r->rows[i].rest_seconds;
+    return 0;
 }
 
 static void judge(struct bst_fit_result *r, const struct bst_find *f, int64_t global_batch)
@@ -164,6 +182,7 @@ static void judge(struct bst_fit_result *r, const struct bst_find *f, int64_t gl
         .batch = (uint64_t)global_batch, .ranks = (uint64_t)f->ranks, .cap = (uint64_t)r->largest};
     if (r->largest && global_batch > 0 && bst_split_make(&ask, &r->split))
         r->split = (struct bst_split){0};
+    r->update_seconds = r->split.batch ? update_seconds(r) : 0;
 }
 
 static enum bst_err search_all(struct fit *s)

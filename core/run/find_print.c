@@ -1,10 +1,12 @@
 #include <inttypes.h>
 
+#include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/run/find.h"
 
 void bst_fit_describe(const struct bst_fit_result *r, struct bst_sb *out)
 {
+    char span[32];
     if (!r->largest) {
         bst_sb_add(out, "nothing fits: a micro-batch of 1 does not run");
         return;
@@ -19,6 +21,10 @@ void bst_fit_describe(const struct bst_fit_result *r, struct bst_sb *out)
     if (r->split.batch)
         bst_sb_addf(out, ", batch %" PRIu64 " = %" PRIu64 " × %" PRIu64 " × %" PRIu64,
                     r->split.batch, r->split.micro, r->split.accumulate, r->split.ranks);
+    if (r->update_seconds > 0) {
+        bst_clock_span_fine(r->update_seconds, span, sizeof span);
+        bst_sb_addf(out, ", an update about %s", span);
+    }
     if (r->uneven)
         bst_sb_addf(out, "; %" PRId64 " to %" PRId64 " failed below it: memory is not monotone",
                     r->hole_least, r->hole_greatest);
@@ -52,6 +58,10 @@ static void print_row(const struct bst_fit_row *row, struct bst_json *j)
         bst_json_uint(j, "memory_planned_bytes", row->planned);
     else
         bst_json_null(j, "memory_planned_bytes");
+    if (row->micro_seconds > 0) {
+        bst_json_num(j, "micro_batch_seconds", row->micro_seconds);
+        bst_json_num(j, "rest_seconds", row->rest_seconds);
+    }
     bst_json_close(j, '}');
 }
 
@@ -87,6 +97,8 @@ void bst_fit_print(const struct bst_fit_result *r, struct bst_sb *out)
         bst_json_uint(&j, "gradient_accumulation_steps", r->split.accumulate);
         bst_json_uint(&j, "devices", r->split.ranks);
     }
+    if (r->update_seconds > 0)
+        bst_json_num(&j, "update_seconds", r->update_seconds);
     bst_json_uint(&j, "memory_limit_bytes", r->limit);
     bst_json_int(&j, "updates", r->updates);
     bst_json_open(&j, "rows", '[');

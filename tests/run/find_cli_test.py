@@ -1,6 +1,7 @@
 """run.find_cli: fit and lrfind on the command line: tables, files, a rate proposed to a run, bad arguments."""
 import json
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -29,6 +30,8 @@ def fit():
         check(r["gradient_accumulation_steps"] == -(-300 // n) and r["monotone"], f"split: {r}")
         rc, out, err = place.cli("fit", "quickstart", *args_of(TINY), "--max", "24")
         check(rc == 0 and "largest   24, the most asked about; --max raises it" in out, f"fit --max: {out}{err}")
+        check(re.search(r"update    about \S+: 2 micro-batches a device \(\S+ s for 24, measured\), \S+ s for the rest; \S+ MiB a device", out),
+              f"fit --max: {out}")
         rc, out, err = place.cli("fit", "quickstart", *args_of({**TINY, "devices.memory": "1MiB", "model.width": 64}))
         check(rc == 1 and "nothing fits" in out, f"nothing fits: {rc} {out}{err}")
 

@@ -122,6 +122,12 @@ static void data_that_are_not_here_are_missing(void **state)
     struct bst_doctor *d = examine(NOWHERE, "resnet50-256");
     must_be(d, "data", BST_FINDING_MISSING, "imagefolder of resnet50-256");
     bst_free(d);
+    d = examine(NOWHERE, "bert-8192");
+    must_be(d, "data", BST_FINDING_MISSING, "tokens of bert-8192");
+    bst_free(d);
+    d = examine(NOWHERE, "quickstart-addition");
+    must_be(d, "data", BST_FINDING_OK, "100000 sequences to train on, 2000 to evaluate, of 12");
+    bst_free(d);
     struct bst_preset_errors errs;
     struct bst_doctor none;
     const struct bst_doctor_cfg cfg = {.presets = env, .nets = &net_table, .preset = "no-such"};

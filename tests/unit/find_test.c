@@ -111,6 +111,12 @@ static void check_fit(int64_t capacity, int ranks, int64_t most)
     assert_int_equal(r->split.batch, 50);
     assert_true((int64_t)r->split.micro <= want);
     assert_int_equal(r->split.accumulate, (50 + ranks * want - 1) / (ranks * want));
+    const struct bst_fit_row *timed = row_at(r, want);
+    assert_true(timed->micro_seconds > 0 && timed->rest_seconds >= 0);
+    double whole =
+        timed->micro_seconds / (double)want * (double)r->split.micro * (double)r->split.accumulate +
+        timed->rest_seconds;
+    assert_true(fabs(r->update_seconds - whole) <= 1e-12 * whole);
     struct seen with = go_on(t);
     check_same(&with, &without);
     bst_trainer_close(t);
@@ -354,23 +360,27 @@ static void test_words(void **state)
         .uneven = true,
         .hole_least = 16,
         .hole_greatest = 31,
-        .rows = {{8, BST_FIT_RAN, 100, 5000},
-                 {40, BST_FIT_RAN, 120.5, 9000},
-                 {41, BST_FIT_NO_MEMORY, 0, 9100}},
+        .rows = {{8, BST_FIT_RAN, 100, 5000, 0.07, 0.01},
+                 {40, BST_FIT_RAN, 120.5, 9000, 0.25, 0.5},
+                 {41, BST_FIT_NO_MEMORY, 0, 9100, 0, 0}},
         .n_rows = 3,
         .fastest = 1,
         .knee = 0,
         .split = {100, 1, 3, 34},
+        .update_seconds = 3725,
         .limit = 9050,
     };
     bst_sb_init(&sb, 1 << 16);
     bst_fit_describe(fit, &sb);
     assert_string_equal(
         sb.data, "largest micro-batch 40, fastest 40 at 120.5 samples/s, knee 8, batch 100 = "
-                 "34 × 3 × 1; 16 to 31 failed below it: memory is not monotone");
+                 "34 × 3 × 1, an update about 1h02m; 16 to 31 failed below it: memory is not "
+                 "monotone");
     bst_sb_clear(&sb);
     bst_fit_print(fit, &sb);
     assert_non_null(strstr(sb.data, "\"monotone\":false,\"failed_below\":[16,31]"));
+    assert_non_null(strstr(sb.data, "\"update_seconds\":3725"));
+    assert_non_null(strstr(sb.data, "\"micro_batch_seconds\":0.25,\"rest_seconds\":0.5}"));
     assert_non_null(strstr(sb.data,
                            "{\"micro_batch_size\":41,\"outcome\":\"does not "
                            "fit\",\"samples_per_sec\":null,\"memory_planned_bytes\":9100}"));
