@@ -35,4 +35,13 @@ static inline int64_t bst_drop_row_blocks(int64_t tk)
     return (tk + BST_DROP_BLOCK - 1) / BST_DROP_BLOCK;
 }
 
+/* The first block of that query, of tq queries and tk keys. Where rows were cut to the batch at
+ * hand, elements keep the numbers that they have in whole ones. */
+static inline int64_t bst_drop_first_block(const struct bst_attr *attr, int64_t h, int64_t i,
+                                           int64_t tq, int64_t tk)
+{
+    int64_t all = attr->whole_length;
+    return (h * (all ? all : tq) + i) * bst_drop_row_blocks(all ? all : tk);
+}
+
 #endif

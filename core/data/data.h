@@ -172,6 +172,7 @@ struct bst_batch {
     const int32_t *tokens[BST_DATA_STREAMS];  /* [n, length of the stream]; NULL: there is none */
     const int32_t *lengths[BST_DATA_STREAMS]; /* [n]; NULL: no sample has padding */
     const int32_t *pair; /* [n], see struct bst_token_sample; NULL with images */
+    int length;          /* where samples have padding: of the rows of tokens and labels; else 0 */
     int n;
     int n_bad; /* substituted because they could not be read */
     int slot;
@@ -187,6 +188,9 @@ BST_MUST_USE enum bst_err bst_loader_take(struct bst_loader *l, uint64_t first, 
                                           const atomic_int *stop, struct bst_batch *out);
 void bst_loader_give_back(struct bst_loader *l, const struct bst_batch *b);
 void bst_loader_forget(struct bst_loader *l);
+/* Cuts the rows of a batch that was taken to `length` tokens, in place; no sample is longer. For
+ * sets with padding alone. */
+void bst_loader_cut(struct bst_loader *l, struct bst_batch *b, int length);
 /* Bytes held for slots, for the memory table; and seconds take() has waited so far. */
 size_t bst_loader_bytes(const struct bst_loader *l);
 /* The same for a loader that is not made yet; SIZE_MAX when that cannot be. */

@@ -525,6 +525,7 @@ static struct bst_batch batch_of(const struct bst_loader *l, const struct slot *
         b.lengths[k] = info->padded ? s->lengths[k] : NULL;
     }
     b.pair = info->streams ? s->pair : NULL;
+    b.length = info->padded ? info->length[0] : 0;
     return b;
 }
 
@@ -583,6 +584,24 @@ void bst_loader_give_back(struct bst_loader *l, const struct bst_batch *b)
     BST_ASSERT(b->slot >= 0 && b->slot < l->cfg.slots && l->slots[b->slot].state == TAKEN);
     free_slot(l, &l->slots[b->slot]);
     pthread_mutex_unlock(&l->lock);
+}
+
+static void cut_rows(int32_t *rows, int n, int from, int to)
+{
+    for (int i = 1; i < n; i++)
+        memmove(rows + (size_t)i * (size_t)to, rows + (size_t)i * (size_t)from,
+                (size_t)to * sizeof *rows);
+}
+
+/* The slot is its taker's alone until it is given back, and filled as a whole again after that. */
+void bst_loader_cut(struct bst_loader *l, struct bst_batch *b, int length)
+{
+    struct slot *s = &l->slots[b->slot];
+    BST_ASSERT(l->info->padded && length > 0 && length <= b->length);
+    for (int k = 0; k < l->info->streams; k++)
+        cut_rows(s->tokens[k], b->n, b->length, length);
+    cut_rows(s->labels, b->n, b->length, length);
+    b->length = length;
 }
 
 void bst_loader_forget(struct bst_loader *l)

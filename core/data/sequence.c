@@ -50,7 +50,7 @@ static void tell_shape(enum bst_net_input input, int length, int vocab, struct b
     info->classes = vocab;
     info->streams = input == BST_INPUT_NEXT ? 1 : 2;
     for (int i = 0; i < info->streams; i++)
-        info->length[i] = length;
+        info->length[i] = length; /* which bst_loader_cut() and dropout's numbering rely on */
     info->n_labels = length;
 }
 

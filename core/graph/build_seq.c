@@ -326,6 +326,7 @@ int bst_graph_attention(struct bst_graph *g, const int qkv[3], const struct bst_
                                 .causal = a->causal,
                                 .stream = a->key_stream < 0 ? -1 : a->key_stream,
                                 .drop = a->drop,
-                                .site = site};
+                                .site = site,
+                                .whole_length = g->whole_length};
     return out;
 }

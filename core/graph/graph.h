@@ -91,11 +91,12 @@ struct bst_attr {
     bool in_out; /* LINEAR: the weight is [in, out] */
     bool part;   /* LINEAR: the weight is rows from first_row on of a parameter, the bias too */
     int first_row;
-    bool pair;    /* SOFTMAX_CE: the second loss, of the step's pair labels */
-    bool tanh;    /* GELU: by its tanh approximation */
-    double eps;   /* LAYER_NORM */
-    double scale; /* EMBEDDING: factor of the rows */
-    double drop;  /* DROPOUT, ATTENTION (of the probabilities): the part that is dropped */
+    bool pair;        /* SOFTMAX_CE: the second loss, of the step's pair labels */
+    bool tanh;        /* GELU: by its tanh approximation */
+    double eps;       /* LAYER_NORM */
+    double scale;     /* EMBEDDING: factor of the rows */
+    double drop;      /* DROPOUT, ATTENTION (of the probabilities): the part that is dropped */
+    int whole_length; /* ATTENTION: as bst_graph's */
 };
 
 struct bst_window { /* of a convolution or a pooling; square, as in every net here */
@@ -124,6 +125,9 @@ struct bst_graph {
     float mean[4], std[4]; /* of BST_OP_IMAGE, per channel, in 0…1; set by the net */
     int classes;
     int length[BST_MAX_STREAMS]; /* tokens a sample in each stream; 0: not read */
+    /* Tokens of a row in all streams, where the net is built for rows that were cut shorter; else
+     * 0. Only the numbering of what dropout drops goes by it. */
+    int whole_length;
     int n_sites;
     enum bst_err err;
     char err_text[256];

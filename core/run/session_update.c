@@ -52,6 +52,8 @@ static void write_update(struct bst_session *s, const struct bst_update_req *req
         bst_json_int(&j, "tokens", res->tokens_used);
         bst_json_num(&j, "tokens_per_sec", (double)res->tokens_used / res->seconds);
     }
+    if (res->positions_used)
+        bst_json_num(&j, "padding", 1 - (double)res->tokens_used / (double)res->positions_used);
     bst_json_num(&j, "loss_scale", res->loss_scale);
     bst_json_num(&j, "accuracy", res->accuracy);
     if (!isnan(res->exact))

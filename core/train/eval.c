@@ -35,10 +35,13 @@ static enum bst_err choose_program(struct rank *k, struct bst_program **p)
     return bst_rank_map_arena(k, s.need.arena);
 }
 
-static enum bst_err run_batch(struct rank *k, const struct bst_program *p,
-                              const struct bst_batch *b, const struct job *job, double *tally)
+static enum bst_err run_batch(struct rank *k, struct bst_batch *b, const struct job *job,
+                              double *tally)
 {
+    const struct program_ask ask = {.micro = k->eval_batch};
+    struct bst_program *p = NULL;
     struct bst_step_result result = {0};
+    BST_TRY(bst_rank_program_for(k, k->loader[BST_EVAL], &ask, b, &p));
     struct bst_step step = {.images = b->images,
                             .labels = b->labels,
                             .tokens = {b->tokens[0], b->tokens[1]},
@@ -64,7 +67,7 @@ static enum bst_err run_part(struct rank *k, const struct job *job, double *tall
 {
     struct bst_loader *l = k->loader[BST_EVAL];
     struct bst_program *p = NULL;
-    BST_TRY(choose_program(k, &p));
+    BST_TRY(choose_program(k, &p)); /* what the arena is for; rows may be cut shorter */
     int64_t n = bst_dataset_info(k->t->data)->n[BST_EVAL];
     int64_t b = k->eval_batch, stride = b * k->comm->n_ranks;
     for (int64_t at = b * k->rank; at < n; at += stride) {
@@ -76,7 +79,7 @@ static enum bst_err run_part(struct rank *k, const struct job *job, double *tall
             bst_loader_take(l, (uint64_t)at, (int)(n - at < b ? n - at : b), job->stop, &batch));
         if (next < n && !job->some)
             bst_loader_ask(l, (uint64_t)next, (int)(n - next < b ? n - next : b));
-        enum bst_err err = run_batch(k, p, &batch, job, tally);
+        enum bst_err err = run_batch(k, &batch, job, tally);
         bst_loader_give_back(l, &batch);
         if (err || job->some)
             return err;

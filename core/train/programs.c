@@ -4,11 +4,16 @@
 #include "core/base/alloc.h"
 #include "core/train/rank.h"
 
-static enum bst_err build_graph(const struct rank *k, int micro, struct bst_graph **out)
+static enum bst_err build_graph(const struct rank *k, int micro, int length, struct bst_graph **out)
 {
     const struct bst_train_cfg *cfg = &k->t->cfg;
     struct bst_graph *g = bst_graph_new(micro);
-    enum bst_err err = cfg->net->build(&cfg->net_cfg, g);
+    struct bst_net_cfg net = cfg->net_cfg;
+    for (int s = 0; length && s < BST_MAX_STREAMS && net.length[s]; s++) {
+        g->whole_length = net.length[s];
+        net.length[s] = length;
+    }
+    enum bst_err err = cfg->net->build(&net, g);
     if (!err)
         err = bst_graph_check(g);
     if (err) {
@@ -41,7 +46,7 @@ static enum bst_err check_batch_norms(const struct bst_program *p)
 static bool serves(const struct rank_program *rp, const struct program_ask *ask)
 {
     return rp->p && rp->p->micro_batch == ask->micro && rp->p->training == ask->training &&
-           rp->accumulate == ask->accumulate &&
+           rp->accumulate == ask->accumulate && rp->length == ask->length &&
            (rp->arena_limit == ask->arena_limit ||
             (!rp->p->n_again && rp->p->arena_bytes <= ask->arena_limit));
 }
@@ -103,7 +108,7 @@ enum bst_err bst_rank_program(struct rank *k, const struct program_ask *asked,
     }
     struct bst_graph *g = NULL;
     struct bst_program *p = NULL;
-    BST_TRY(build_graph(k, ask.micro, &g));
+    BST_TRY(build_graph(k, ask.micro, ask.length, &g));
     enum bst_err err = bst_compile(g, &k->t->cfg.backend->describe, k->be, k->params, &opts, &p);
     bst_graph_free(g);
     if (!err)
@@ -115,9 +120,40 @@ enum bst_err bst_rank_program(struct rank *k, const struct program_ask *asked,
     struct rank_program *rp = make_room(k);
     *rp = (struct rank_program){.p = p,
                                 .accumulate = ask.accumulate,
+                                .length = ask.length,
                                 .arena_limit = ask.arena_limit,
                                 .used = ++k->program_clock};
     *out = p;
+    return BST_OK;
+}
+
+/* Tokens of the longest row, rounded up. */
+static int length_of(const struct bst_batch *b, int n_streams)
+{
+    int longest = 1, step = (b->length + LENGTHS - 1) / LENGTHS;
+    for (int s = 0; s < n_streams; s++)
+        for (int i = 0; i < b->n; i++)
+            longest = b->lengths[s][i] > longest ? b->lengths[s][i] : longest;
+    int length = (longest + step - 1) / step * step;
+    return length < b->length ? length : b->length;
+}
+
+enum bst_err bst_rank_program_for(struct rank *k, struct bst_loader *l,
+                                  const struct program_ask *ask, struct bst_batch *b,
+                                  struct bst_program **out)
+{
+    const struct bst_data_info *info = bst_dataset_info(k->t->data);
+    struct program_ask cut = *ask;
+    if (info->padded)
+        cut.length = length_of(b, info->streams);
+    if (!info->padded || cut.length == b->length)
+        return bst_rank_program(k, ask, out);
+    cut.arena_limit = k->arena_bytes;
+    BST_TRY(bst_rank_program(k, &cut, out));
+    /* Less of everything takes less; a library's scratch need not. */
+    if ((*out)->arena_bytes > k->arena_bytes)
+        return bst_rank_program(k, ask, out);
+    bst_loader_cut(l, b, cut.length);
     return BST_OK;
 }
 
@@ -125,7 +161,7 @@ enum bst_err bst_rank_build(struct rank *k)
 {
     struct bst_graph *g = NULL;
     struct bst_program *p = NULL;
-    BST_TRY(build_graph(k, LAYOUT_MICRO, &g));
+    BST_TRY(build_graph(k, LAYOUT_MICRO, 0, &g));
     k->params = bst_param_table_new(g);
     bst_graph_free(g);
     const struct program_ask ask = {.micro = LAYOUT_MICRO, .training = true};

@@ -12,7 +12,8 @@
 #include "core/tune/split.h"
 
 enum {
-    PROGRAM_CACHE = 8, /* programs kept; those of the split in force never leave */
+    LENGTHS = 8,        /* of rows, that programs are compiled for where rows end early */
+    PROGRAM_CACHE = 40, /* programs kept; those of the split in force never leave */
     LAYOUT_MICRO = 32, /* the micro-batch that fixes the parameters' layouts, whatever the run's is,
                           so that a resumed run has the layouts of the unbroken one */
     SPLIT_SIZES = 4,   /* distinct micro-batches of a split; two unless ranks run empty */
@@ -25,6 +26,7 @@ enum {
 struct rank_program {
     struct bst_program *p; /* NULL: free */
     bool accumulate;
+    int length;         /* rows cut to this; 0: whole */
     size_t arena_limit; /* it was compiled for; 0 where that plays no part */
     uint64_t used;      /* larger is later */
 };
@@ -144,13 +146,23 @@ struct program_ask {
     int micro;
     bool training, accumulate;
     size_t arena_limit;
+    int length; /* as above */
 };
 static inline struct program_ask bst_ask_training(const struct split_plan *s, int micro)
 {
-    return (struct program_ask){micro, true, s->accumulate, s->arena_limit};
+    return (struct program_ask){.micro = micro,
+                                .training = true,
+                                .accumulate = s->accumulate,
+                                .arena_limit = s->arena_limit};
 }
 BST_MUST_USE enum bst_err bst_rank_program(struct rank *k, const struct program_ask *ask,
                                            struct bst_program **out);
+/* The same for the batch at hand, in the arena in force. Where its rows end early they are cut to
+ * the longest of them, in steps of which there are LENGTHS, and the program is one for that: what
+ * is behind costs nothing then. */
+BST_MUST_USE enum bst_err bst_rank_program_for(struct rank *k, struct bst_loader *l,
+                                               const struct program_ask *ask, struct bst_batch *b,
+                                               struct bst_program **out);
 void bst_rank_drop_programs(struct rank *k);
 
 /* swap.c */

@@ -88,6 +88,7 @@ struct bst_update_result {
      * micro-batches a rank that ran, and the numbers the optimizer was called with (factor 1). */
     int64_t samples_used, tokens_used; /* tokens: of sequences, padding not counted */
     int64_t targets_used;              /* labels that counted: what the loss is the mean over */
+    int64_t positions_used;            /* where there is padding: that were computed, with it */
     int micro_largest, micro_used;
     double lr_used, momentum_used, weight_decay_used; /* momentum: 0 where there is none */
     /* Where it was asked for and the update had parts: of several ranks each one's sum before they

@@ -23,6 +23,7 @@ enum {
     T_EXACT,
     T_SAMPLES,
     T_TOKENS,
+    T_POSITIONS,
     T_TARGETS,
     T_PAIR_LOSS, /* of the second loss, which is a mean over samples */
     T_BAD,
@@ -86,12 +87,14 @@ static double count_tokens(const struct rank *k, const struct bst_batch *b)
 }
 
 /* `first`: stream position of the batch's first sample. */
-static enum bst_err run_batch(struct rank *k, const struct job *job, const struct bst_batch *b,
+static enum bst_err run_batch(struct rank *k, const struct job *job, struct bst_batch *b,
                               uint64_t first, bool accumulate, double *tally)
 {
     const struct bst_train_cfg *cfg = &k->t->cfg;
     struct bst_program *p = NULL;
     struct bst_step_result result = {0};
+    struct program_ask ask = bst_ask_training(&k->t->plan, b->n);
+    BST_TRY(bst_rank_program_for(k, k->loader[BST_TRAIN], &ask, b, &p));
     struct bst_step step = {
         .images = b->images,
         .labels = b->labels,
@@ -112,8 +115,6 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
                                         [BST_MEM_GRAD] = k->grad,
                                         [BST_MEM_STAGED] = k->staged,
                                         [BST_MEM_ARENA] = k->arena}};
-    struct program_ask ask = bst_ask_training(&k->t->plan, b->n);
-    BST_TRY(bst_rank_program(k, &ask, &p));
     BST_TRY(bst_program_run(cfg->backend, p, &mem, &step, 0, p->n_instrs, job->stop));
     tally[T_LOSS] += result.loss_sum;
     tally[T_PAIR_LOSS] += result.pair_loss_sum;
@@ -121,6 +122,7 @@ static enum bst_err run_batch(struct rank *k, const struct job *job, const struc
     tally[T_EXACT] += (double)result.exact;
     tally[T_SAMPLES] += b->n;
     tally[T_TOKENS] += count_tokens(k, b);
+    tally[T_POSITIONS] += (double)b->n * b->length * bst_dataset_info(k->t->data)->streams;
     tally[T_TARGETS] += (double)result.targets;
     tally[T_BAD] += b->n_bad;
     tally[T_LARGEST] = fmax(tally[T_LARGEST], b->n);
@@ -222,6 +224,7 @@ static void report(const struct rank *k, const struct job *job, const struct com
     struct bst_update_result *out = job->out;
     out->samples_used = (int64_t)tally[T_SAMPLES];
     out->tokens_used = (int64_t)tally[T_TOKENS];
+    out->positions_used = (int64_t)tally[T_POSITIONS];
     out->targets_used = (int64_t)tally[T_TARGETS];
     /* Without a loss, under only_matmul, there are none. */
     out->loss = tally[T_LOSS] / fmax(tally[T_TARGETS], 1) + tally[T_PAIR_LOSS] / tally[T_SAMPLES];

@@ -573,6 +573,28 @@ static void like_lengths_come_together(void **state)
     assert_true(padding[1] < 0.2 * padding[0]);
 }
 
+/* Rows cut to the longest of a batch begin as they did, and nothing but padding is behind. */
+static void check_cut(struct bst_loader *l, struct bst_dataset *ds, struct bst_batch *b)
+{
+    const struct bst_data_info *info = bst_dataset_info(ds);
+    int longest = 1;
+    for (int k = 0; k < info->streams; k++)
+        for (int i = 0; i < b->n; i++)
+            longest = b->lengths[k][i] > longest ? b->lengths[k][i] : longest;
+    assert_true(longest < b->length);
+    bst_loader_cut(l, b, longest);
+    assert_int_equal(b->length, longest);
+    for (int i = 0; i < b->n; i++) {
+        struct sample s;
+        get(ds, BST_TRAIN, b->index[i], 0, &s);
+        for (int k = 0; k < info->streams; k++)
+            assert_memory_equal(s.tokens[k], b->tokens[k] + longest * i, (size_t)longest * 4);
+        assert_memory_equal(s.labels, b->labels + longest * i, (size_t)longest * 4);
+        for (int k = longest; k < info->n_labels; k++)
+            assert_int_equal(s.labels[k], BST_TOKEN_IGNORED);
+    }
+}
+
 /* Whatever the threads, a batch holds what get gives for each sample, and as many labels as were
  * counted beforehand. */
 static void batches_hold_their_samples(void **state)
@@ -630,6 +652,9 @@ static void batches_hold_their_samples(void **state)
                 bst_order_count(o, first, 70, &tokens, &targets);
                 assert_int_equal(targets, counted);
                 assert_int_equal(tokens, n_tokens);
+                assert_int_equal(b.length, info->padded ? 128 : 0);
+                if (f == 0)
+                    check_cut(l, ds, &b);
                 bst_loader_give_back(l, &b);
             }
             bst_loader_free(l);

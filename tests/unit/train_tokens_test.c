@@ -97,6 +97,67 @@ static void any_split_gives_the_same_gradient(void **state)
         }
 }
 
+/* As above, with positions that meet, and are dropped now and then: attention over one's own row,
+ * and over the source where there are two. */
+static enum bst_err build_attention(const struct bst_net_cfg *cfg, struct bst_graph *g)
+{
+    const struct bst_attention self = {.heads = 2, .causal = true, .key_stream = -1, .drop = 0.3};
+    const struct bst_attention cross = {.heads = 2, .key_stream = 0, .drop = 0.3};
+    const struct bst_linear wide = {.out = 3 * WIDTH, .init = BST_INIT_XAVIER_UNIFORM};
+    const struct bst_linear l = {.out = cfg->classes, .init = BST_INIT_XAVIER_UNIFORM};
+    int x = -1, source = -1;
+    for (int s = 0; s < BST_MAX_STREAMS && cfg->length[s]; s++) {
+        const struct bst_embedding e = {.stream = s,
+                                        .length = cfg->length[s],
+                                        .rows = cfg->classes,
+                                        .width = WIDTH,
+                                        .deviation = 0.5};
+        source = x;
+        x = bst_graph_embedding(g, &e, s ? "second" : "first");
+        x = bst_graph_sinusoid(g, x, s ? "second.place" : "first.place");
+    }
+    x = bst_graph_dropout(g, x, 0.2, "drop");
+    int qkv[3] = {bst_graph_linear_as(g, x, &wide, "qkv"), -1, -1};
+    x = bst_graph_attention(g, qkv, &self, "self");
+    if (source >= 0)
+        x = bst_graph_attention(g, (const int[3]){x, source, source}, &cross, "cross");
+    bst_graph_softmax_ce(g, bst_graph_linear_as(g, x, &l, "head"), "loss");
+    return bst_graph_check(g);
+}
+
+/* Rows are computed as far as the longest of their micro-batch, and nothing depends on that: not
+ * even what is dropped. */
+static void padding_is_not_computed(void **state)
+{
+    static const struct {
+        const struct bst_net net;
+        const char *format;
+    } sets[] = {{{"attention", "", build_attention, BST_INPUT_NEXT}, "reverse"},
+                {{"attention across", "", build_attention, BST_INPUT_TRANSLATE}, "copy"}};
+    (void)state;
+    for (int b = 0; b < 3; b++)
+        for (int s = 0; s < 2 && bst_backend_find(backends[b]); s++) {
+            struct bst_train_cfg cfg = cfg_of(&sets[s].net, backends[b], sets[s].format, 33);
+            double slack = strcmp(backends[b], "ref64") ? 2e-5 : 1e-12;
+            struct bst_trainer *t = train_open(&cfg);
+            struct bst_update_result whole = train_some(t, 3, 23, 1);
+            struct bst_eval_result want, got;
+            ok(bst_trainer_eval(t, NULL, &want));
+            bst_trainer_close(t);
+            t = train_open(&cfg);
+            struct bst_update_result each = train_some(t, 3, 23, 23);
+            ok(bst_trainer_eval(t, NULL, &got));
+            bst_trainer_close(t);
+            assert_int_equal(each.tokens_used, whole.tokens_used);
+            /* Each row for itself: rounded up to one of eight lengths, five tokens apart. */
+            assert_true(each.positions_used < whole.positions_used);
+            assert_true(each.positions_used < each.tokens_used + 23 * 5 * (s + 1));
+            assert_near(each.loss, whole.loss, slack);
+            assert_near(each.grad_norm, whole.grad_norm, slack);
+            assert_near(got.loss, want.loss, slack);
+        }
+}
+
 /* At the start nothing is known of the next digit: the loss is about log of the vocabulary, and
  * falls. What is ignored does not count: the source's positions would never get better. */
 static void it_learns_what_can_be_known(void **state)
@@ -191,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_split_gives_the_same_gradient),
+        cmocka_unit_test(padding_is_not_computed),
         cmocka_unit_test(it_learns_what_can_be_known),
         cmocka_unit_test(an_evaluation_does_not_depend_on_its_batches),
         cmocka_unit_test(bytes_planned_are_bytes_allocated),

@@ -210,7 +210,8 @@ static void drop(struct work *w, float *to, const float *x, int64_t i, int64_t j
     int64_t n = blocks - first < TILE / BST_DROP_BLOCK ? blocks - first : TILE / BST_DROP_BLOCK;
     size_t count = (size_t)n * BST_DROP_BLOCK;
 
-    bst_drop_words(w->c->step, attr, w->n, (w->h * w->a.q.length + i) * blocks + first, n,
+    bst_drop_words(w->c->step, attr, w->n,
+                   bst_drop_first_block(attr, w->h, i, w->a.q.length, w->a.k.length) + first, n,
                    w->r.words);
     w->be->seq->drop(to, x, w->r.words, bst_drop_threshold(attr->drop),
                      (float)bst_drop_scale(attr->drop), count);

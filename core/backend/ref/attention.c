@@ -63,8 +63,9 @@ static void set_keep(const struct ref_call *c, struct head *e, int64_t i, int64_
     double drop = c->in->attr.drop;
     int64_t blocks = bst_drop_row_blocks(e->a.k.length);
     if (drop > 0)
-        bst_drop_words(c->step, &c->in->attr, e->n, (e->h * e->a.q.length + i) * blocks, blocks,
-                       e->words);
+        bst_drop_words(c->step, &c->in->attr, e->n,
+                       bst_drop_first_block(&c->in->attr, e->h, i, e->a.q.length, e->a.k.length),
+                       blocks, e->words);
     for (int64_t j = 0; j < sees; j++) {
         bool dropped = drop > 0 && e->words[j] < bst_drop_threshold(drop);
         e->keep[j] = dropped ? 0 : bst_drop_scale(drop);
