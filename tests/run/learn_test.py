@@ -4,6 +4,7 @@
 The digits of a row, and the last two of a sum, are even and independent for whoever does not look at what is asked:
 each then costs ln 10 at least (Gibbs), whatever is predicted. A loss far under that is that of a net that looks.
 """
+import json
 import math
 
 from bst import Place, check, main
@@ -21,7 +22,6 @@ def learn(p, preset, **settings):
 
 
 def lines(p, preset, kind):
-    import json
     all_lines = map(json.loads, (p.path / preset / "metrics.jsonl").read_text().splitlines())
     return [m for m in all_lines if m["type"] == kind]
 
@@ -29,13 +29,13 @@ def lines(p, preset, kind):
 def a_translator_learns_to_reverse():
     with Place() as p:
         out = learn(p, "transformer-noam", data__format="reverse", data__length=8, model__dropout=0, label_smoothing=0,
-                    global_batch_size=768, learning_rate=0.005, warmup_steps=100, max_steps=600, eval_interval="300st")
+                    global_batch_size=384, learning_rate=0.005, warmup_steps=100, max_steps=450, eval_interval="225st")
         e = lines(p, "transformer-noam", "eval")[-1]
         digits = e["eval_targets"] - e["eval_samples"]
         blind = digits * math.log(10) / e["eval_targets"]
-        check(e["loss"] < blind / 10, f"{e}, {blind:.3f} without looking")
+        check(e["loss"] < blind / 8, f"{e}, {blind:.3f} without looking")
         # A net that guesses its digits writes a row of three or more without a mistake once in a thousand times.
-        check(e["exact_match"] > 0.8, f"{e}")
+        check(e["exact_match"] > 0.6, f"{e}")
         check(f"exact {100 * e['exact_match']:.2f} %" in out, out)
         rc, status, _ = p.cli("status", p.path / "transformer-noam")
         check(f"exact {100 * e['exact_match']:.2f} %" in status, status)
