@@ -132,8 +132,8 @@ static void padding_is_not_computed(void **state)
     static const struct {
         const struct bst_net net;
         const char *format;
-    } sets[] = {{{"attention", "", build_attention, BST_INPUT_NEXT}, "reverse"},
-                {{"attention across", "", build_attention, BST_INPUT_TRANSLATE}, "copy"}};
+    } sets[] = {{{"attention", "", build_attention, BST_INPUT_NEXT, NULL}, "reverse"},
+                {{"attention across", "", build_attention, BST_INPUT_TRANSLATE, NULL}, "copy"}};
     (void)state;
     for (int b = 0; b < 3; b++)
         for (int s = 0; s < 2 && bst_backend_find(backends[b]); s++) {
