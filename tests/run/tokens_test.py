@@ -55,7 +55,7 @@ def what_cannot_be_is_refused_at_the_start():
         (p.path / "train.de").write_text("eins\nzwei\n")
         tokens = {"data.format": "tokens", "model.classes": 300}
         for change, code, word in (({"data.path": "bad.txt"}, 1, "bad.txt:2: byte 8, 0xFF, is not UTF-8"),
-                                   ({"data.path": "none.txt"}, 1, "none.txt: No such file"),
+                                   ({"data.path": "none.txt"}, 2, "none.txt: No such file"),
                                    ({"data.format": "shapes"}, 2, "shapes is a set of images, gpt takes sequences"),
                                    ({"data.length": 3}, 2, "data.length"),
                                    ({"data.length": 64, "model.positions": 63}, 2, "sequences of 64, but only 63 positions"),
