@@ -142,6 +142,8 @@ static int take_option(struct tui_cli *out, int option, const char *value, FILE 
         snprintf(why, sizeof why, "%s is %s, not ", dashed, o->argument);
         return refuse(err, out->verb, why, value);
     }
+    if (out->option[option] && *o->argument && option != TUI_OPTION_SET)
+        return refuse(err, out->verb, "given twice: ", dashed);
     if (option == TUI_OPTION_SET) {
         if (out->n_sets == TUI_ARGS_MAX)
             return refuse(err, out->verb, "too many ", dashed);

@@ -54,6 +54,8 @@ int tui_verb_doctor(const struct tui_call *c)
         .presets = env,
         .nets = c->nets,
         .preset = c->cli->n_operands ? c->cli->operands[0] : "quickstart",
+        .sets = c->cli->sets,
+        .n_sets = c->cli->n_sets,
     };
     bst_preset_errors_init(&errs);
     enum bst_err err = bst_doctor_examine(&cfg, d, &errs);

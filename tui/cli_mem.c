@@ -21,6 +21,8 @@ struct ask {
     char devices[64];
     uint64_t batches[BST_MEM_LIST];
     char *precisions[BST_MEM_LIST], *recomputes[BST_MEM_LIST];
+    char *gpus[BST_MEM_LIST];
+    int n_gpus; /* 0: this machine */
 };
 
 /* Items of a,b,c, none of them empty; -1 when there are too many, or one is. Freed by the caller.
@@ -101,8 +103,8 @@ static int read_lists(const struct tui_call *c, struct ask *a)
 {
     const char *precision = tui_value(c, TUI_OPTION_PRECISION);
     const char *recompute = tui_value(c, TUI_OPTION_RECOMPUTE);
+    const char *gpus = tui_value(c, TUI_OPTION_DEVICE);
     int n = precision ? split_list(precision, a->precisions) : 0;
-    a->cfg.device = tui_value(c, TUI_OPTION_DEVICE);
     if (n < 0)
         return tui_usage(c, "--precision: %s is not a list such as fp32", precision);
     a->cfg.n_precisions = n;
@@ -112,6 +114,9 @@ static int read_lists(const struct tui_call *c, struct ask *a)
     a->cfg.n_recomputes = n;
     for (int i = 0; i < n; i++)
         a->recomputes[i] = as_in_file(a->recomputes[i]);
+    a->n_gpus = gpus ? split_list(gpus, a->gpus) : 0;
+    if (a->n_gpus < 0)
+        return tui_usage(c, "--device: %s is not a list such as a100,h100", gpus);
     a->cfg.precisions = (const char *const *)a->precisions;
     a->cfg.recomputes = (const char *const *)a->recomputes;
     return 0;
@@ -419,8 +424,15 @@ int tui_verb_mem(const struct tui_call *c)
     a->cfg.presets = env;
     a->cfg.nets = c->nets;
     int code = read_options(c, a);
-    if (!code)
+    if (!code && !a->n_gpus)
         code = make(c, a);
+    for (int i = 0; i < a->n_gpus && !code; i++) {
+        a->cfg.device = a->gpus[i];
+        if (i && !tui_given(c, TUI_OPTION_JSON))
+            fputc('\n', c->out);
+        code = make(c, a);
+    }
+    free_list(a->gpus);
     free_list(a->precisions);
     free_list(a->recomputes);
     bst_preset_env_free(env);

@@ -61,6 +61,7 @@ struct bst_device_info {
 };
 
 struct bst_plan_for;
+struct bst_sb;
 
 struct bst_be_cfg {
     int rank;
@@ -68,7 +69,9 @@ struct bst_be_cfg {
     double wait_seconds; /* for a device that does not answer, and for other ranks; 0: 60 */
     int threads;         /* this rank's team; at least 1 */
     enum bst_precision precision;        /* one that the backend has */
-    const struct bst_plan_for *plan_for; /* a GPU that is not here (gpu_plan.h), or NULL */
+    bool autotune;                       /* may choose by measured time, see choices() */
+    bool capture;                        /* run_some() may keep what it asked for and repeat it */
+    const struct bst_plan_for *plan_for; /* a GPU that is not here (plan_for.h), or NULL */
 };
 
 /* What run() is given for an instruction, in one piece; for a backend to hand on. */
@@ -105,6 +108,18 @@ struct bst_link_ops {
     enum bst_err (*settle)(struct bst_be *be); /* until those asked for are through */
 };
 
+/* Addresses of a rank's four memories while a program runs. */
+struct bst_bindings {
+    void *base[BST_MEM_N];
+};
+
+static inline void *bst_program_address(const struct bst_program *p, const struct bst_bindings *m,
+                                        int value)
+{
+    const struct bst_value *v = &p->values[value];
+    return (char *)m->base[v->memory] + v->offset;
+}
+
 struct bst_backend {
     const char *name;
     const char *about;
@@ -129,6 +144,12 @@ struct bst_backend {
                         void *const *src, void *const *dst, void *scratch,
                         const struct bst_step *step);
 
+    /* Instruction `from` and as many behind it as it takes at once, `to` at most; *next is the
+     * first that it left, `from` itself where run() is to take it. NULL: run() takes them all. */
+    enum bst_err (*run_some)(struct bst_be *be, const struct bst_program *p,
+                             const struct bst_bindings *m, const struct bst_step *step, int from,
+                             int to, int *next);
+
     /* A backend with a queue: run() has asked, and this waits, and adds to step->result what the
      * instructions left for it. Everything else has happened when it returns. NULL: so has run().
      */
@@ -144,6 +165,12 @@ struct bst_backend {
     uint64_t (*held)(const struct bst_be *be);
     /* NULL: ranks add up by sum() and copy() over each other's blocks. */
     const struct bst_link_ops *link;
+
+    /* What it chose by measuring, as text for a checkpoint, and back before anything has run, so
+     * that a run that is resumed computes as before. Of other devices or libraries nothing is
+     * taken. NULL: nothing is chosen so. */
+    void (*choices)(struct bst_be *be, struct bst_sb *out);
+    void (*take_choices)(struct bst_be *be, const char *text);
 
     /* One parameter-shaped tensor between its place `at` in a block and plain host doubles in shape
      * order. Lossless both ways (a float goes through a double unchanged); import zeroes the
@@ -189,11 +216,6 @@ extern const struct bst_backend *const bst_backends[];
 /* BST_E_NOTFOUND: no such name, or its module or what that needs is missing, in plain words. */
 BST_MUST_USE enum bst_err bst_backend_get(const char *name, const struct bst_backend **out);
 const struct bst_backend *bst_backend_find(const char *name); /* NULL: bst_backend_get() fails */
-
-/* Addresses of a rank's four memories while a program runs. */
-struct bst_bindings {
-    void *base[BST_MEM_N];
-};
 
 /* Runs instructions [from, to) of p, to their end; stops at the first failure. `stop` (may be NULL)
  * is read between instructions: BST_E_CANCELLED once it is not 0. */

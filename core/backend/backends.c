@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/backend/module.h"
+#include "core/backend/plan_for.h"
 
 extern const struct bst_backend bst_backend_cpu, bst_backend_ref, bst_backend_ref64;
 
@@ -12,6 +13,32 @@ static enum bst_err load_cuda(const struct bst_backend **out)
     BST_TRY(bst_module_load("backend_cuda",
                             "the CUDA 13 runtime and cuBLASLt, cuDNN 9 and an NVIDIA driver", &m));
     *out = m->backend;
+    return BST_OK;
+}
+
+static enum bst_err load_planner(const struct bst_module **out)
+{
+    if (bst_module_load("plan_cuda", "cuDNN 9", out))
+        return bst_fail_in(BST_E_LIBRARY, "planning for a GPU takes cuDNN");
+    return BST_OK;
+}
+
+enum bst_err bst_backend_get_planner(const struct bst_backend **out)
+{
+    const struct bst_module *m;
+
+    *out = NULL;
+    BST_TRY(load_planner(&m));
+    *out = m->backend;
+    return BST_OK;
+}
+
+enum bst_err bst_backend_cudnn_version(char out[32])
+{
+    const struct bst_module *m;
+
+    BST_TRY(load_planner(&m));
+    m->cudnn_version(out);
     return BST_OK;
 }
 

@@ -43,6 +43,7 @@ struct bst_module_host {
 struct bst_module {
     struct bst_module_build build;
     const struct bst_backend *backend;
+    void (*cudnn_version)(char out[32]); /* of the one that is loaded, "9.19.0" */
 };
 
 /* The module's one function that can be seen from outside. NULL: of another build. `host` is kept.

@@ -9,32 +9,36 @@ static bool is_matmul(enum bst_instr_op op)
            op == BST_I_LINEAR_FWD || op == BST_I_LINEAR_BWD_DATA || op == BST_I_LINEAR_BWD_WEIGHT;
 }
 
-static void *address(const struct bst_program *p, const struct bst_bindings *m, int value)
+static enum bst_err run_one(const struct bst_backend *b, const struct bst_program *p,
+                            const struct bst_bindings *m, const struct bst_step *step, int i)
 {
-    const struct bst_value *v = &p->values[value];
-    return (char *)m->base[v->memory] + v->offset;
+    void *src[BST_MAX_SRC], *dst[BST_MAX_DST];
+    const struct bst_instr *in = &p->instrs[i];
+    for (int k = 0; k < in->n_src; k++)
+        src[k] = bst_program_address(p, m, in->src[k]);
+    for (int k = 0; k < in->n_dst; k++)
+        dst[k] = bst_program_address(p, m, in->dst[k]);
+    void *scratch = in->scratch < 0 ? NULL : bst_program_address(p, m, in->scratch);
+    enum bst_err err = b->run(p->be, p, in, src, dst, scratch, step);
+    return err ? bst_fail_in(err, "%s: %s", in->name, bst_instr_op_name(in->op)) : BST_OK;
 }
 
 static enum bst_err run_all(const struct bst_backend *b, const struct bst_program *p,
                             const struct bst_bindings *m, const struct bst_step *step, int from,
                             int to, const atomic_int *stop)
 {
-    void *src[BST_MAX_SRC], *dst[BST_MAX_DST];
     BST_ASSERT(from >= 0 && from <= to && to <= p->n_instrs);
-    for (int i = from; i < to; i++) {
-        const struct bst_instr *in = &p->instrs[i];
+    for (int i = from, next; i < to; i = next) {
         if (stop && atomic_load_explicit(stop, memory_order_relaxed))
-            return bst_fail(BST_E_CANCELLED, "stopped before %s", in->name);
-        if (step->only_matmul && !is_matmul(in->op))
+            return bst_fail(BST_E_CANCELLED, "stopped before %s", p->instrs[i].name);
+        next = i;
+        if (b->run_some && !step->only_matmul)
+            BST_TRY(b->run_some(p->be, p, m, step, i, to, &next));
+        if (next > i)
             continue;
-        for (int k = 0; k < in->n_src; k++)
-            src[k] = address(p, m, in->src[k]);
-        for (int k = 0; k < in->n_dst; k++)
-            dst[k] = address(p, m, in->dst[k]);
-        void *scratch = in->scratch < 0 ? NULL : address(p, m, in->scratch);
-        enum bst_err err = b->run(p->be, p, in, src, dst, scratch, step);
-        if (err)
-            return bst_fail_in(err, "%s: %s", in->name, bst_instr_op_name(in->op));
+        next = i + 1;
+        if (!step->only_matmul || is_matmul(p->instrs[i].op))
+            BST_TRY(run_one(b, p, m, step, i));
     }
     return BST_OK;
 }

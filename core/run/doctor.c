@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/backend/conv_plan.h"
 #include "core/backend/nvml.h"
+#include "core/backend/plan_for.h"
 #include "core/base/alloc.h"
 #include "core/base/io.h"
 #include "core/base/json.h"
@@ -171,7 +171,7 @@ static void look_at_gpus(struct examination *x)
 static void look_at_cudnn(struct examination *x)
 {
     char version[32];
-    if (bst_conv_cudnn_version(version))
+    if (bst_backend_cudnn_version(version))
         bst_doctor_add(x->d, "cuDNN", lacking(x), "%s", bst_err_text());
     else
         bst_doctor_add(x->d, "cuDNN", BST_FINDING_OK, "%s", version);
@@ -196,11 +196,14 @@ static void look_at_nccl(struct examination *x)
 
 static void look_at_backend(struct examination *x)
 {
-    if (bst_backend_find("cuda"))
+    const struct bst_backend *b = NULL;
+    if (!bst_backend_get("cuda", &b))
         bst_doctor_add(x->d, "CUDA backend", BST_FINDING_OK, "in this build");
-    else
-        bst_doctor_add(x->d, "CUDA backend", lacking(x), "not in this build%s%s",
-                       *BST_CUDA_MISSING ? "; not found when it was made: " : "", BST_CUDA_MISSING);
+    else if (*BST_CUDA_MISSING)
+        bst_doctor_add(x->d, "CUDA backend", lacking(x),
+                       "not in this build; not found when it was made: %s", BST_CUDA_MISSING);
+    else /* built, and not to be loaded: the library that it misses, or where it was looked for */
+        bst_doctor_add(x->d, "CUDA backend", lacking(x), "%s", bst_err_text());
 }
 
 static void look_at_data(struct examination *x)
@@ -236,7 +239,8 @@ enum bst_err bst_doctor_examine(const struct bst_doctor_cfg *cfg, struct bst_doc
     *out = (struct bst_doctor){0};
     x->cfg = cfg;
     x->d = out;
-    enum bst_err err = bst_preset_load(cfg->presets, cfg->preset, NULL, 0, &x->preset, errs);
+    enum bst_err err =
+        bst_preset_load(cfg->presets, cfg->preset, cfg->sets, cfg->n_sets, &x->preset, errs);
     if (!err)
         err = bst_start_train_cfg(&x->preset, cfg->nets, &x->start, &x->train);
     if (!err) {

@@ -32,9 +32,11 @@ struct bst_doctor {
 struct bst_doctor_cfg { /* borrowed */
     const struct bst_preset_env *presets;
     const struct bst_net_table *nets;
-    const char *preset; /* whose data and devices are looked for */
-    const char *nvml;   /* tests: another library than the driver's; NULL */
-    const char *root;   /* tests: another root than "/"; NULL */
+    const char *preset;      /* whose data and devices are looked for */
+    const char *const *sets; /* key=value, as for bst_preset_load */
+    int n_sets;
+    const char *nvml; /* tests: another library than the driver's; NULL */
+    const char *root; /* tests: another root than "/"; NULL */
 };
 
 /* BST_E_PARSE, BST_E_NOTFOUND: the preset, with all lines in errs. */

@@ -1,10 +1,11 @@
 #include "core/run/mem.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/backend/gpu_plan.h"
+#include "core/backend/plan_for.h"
 #include "core/base/alloc.h"
 #include "core/run/field.h"
 #include "core/run/gpu.h"
@@ -76,19 +77,24 @@ static void label(const struct planner *p, char recompute[64], char precision[8]
     bst_sb_fini(&text);
     bst_sb_init(&text, 4096);
     bst_preset_write_value(&p->preset, BST_PARAM_precision, &text);
-    bst_copy_text(precision, 8, p->cfg.plan_for ? bst_conv_type_name(p->plan_for.type) : text.data);
+    bst_copy_text(precision, 8, p->cfg.plan_for ? bst_precision_name(p->cfg.precision) : text.data);
     bst_sb_fini(&text);
 }
 
-static enum bst_err find_type(const char *name, enum bst_conv_type *out)
+static enum bst_err find_precision(const struct bst_backend *b, const char *name,
+                                   enum bst_precision *out)
 {
-    for (int i = 0; i < BST_CONV_N_TYPES; i++) {
-        *out = (enum bst_conv_type)i;
-        if (!strcmp(name, bst_conv_type_name(*out)))
+    char all[64] = "fp32";
+    for (int i = 0; i < BST_N_PRECISIONS; i++) {
+        *out = (enum bst_precision)i;
+        if (!BST_HAS_PRECISION(b, *out))
+            continue;
+        if (!strcmp(name, bst_precision_name(*out)))
             return BST_OK;
+        if (*out != BST_PRECISION_FP32)
+            snprintf(all + strlen(all), sizeof all - strlen(all), ", %s", bst_precision_name(*out));
     }
-    return bst_fail(BST_E_NOTFOUND, "--precision: a GPU has fp32, tf32, fp16 and bf16, not %s",
-                    name);
+    return bst_fail(BST_E_NOTFOUND, "--precision: on a GPU there are %s, not %s", all, name);
 }
 
 /* Another backend than the preset's, whatever machine this is. */
@@ -97,12 +103,12 @@ static enum bst_err use_gpu(const struct bst_mem_cfg *cfg, const char *precision
     char own[8], recompute[64];
     label(p, recompute, own);
     BST_TRY(bst_gpu_load(cfg->presets, cfg->device, &p->gpu));
-    p->plan_for =
-        (struct bst_plan_for){.properties = p->gpu.properties, .n_properties = p->gpu.n_properties};
-    BST_TRY(find_type(precision ? precision : own, &p->plan_for.type));
-    p->cfg.backend = &bst_backend_gpu_plan;
+    p->plan_for = (struct bst_plan_for){.properties = p->gpu.properties,
+                                        .n_properties = p->gpu.n_properties,
+                                        .memory = p->gpu.memory};
     p->cfg.plan_for = &p->plan_for;
-    return BST_OK;
+    BST_TRY(bst_backend_get_planner(&p->cfg.backend));
+    return find_precision(p->cfg.backend, precision ? precision : own, &p->cfg.precision);
 }
 
 static void close_planner(struct planner *p)
@@ -132,22 +138,28 @@ static enum bst_err open_trainer(struct planner *p, bool *generated)
     return bst_trainer_open(&p->cfg, &p->t);
 }
 
+/* `capacity`: what the report goes by, 0 where nobody has looked yet: what is free changes from one
+ * look to the next. */
 static enum bst_err open_planner(const struct bst_mem_cfg *cfg, const char *precision,
-                                 const char *recompute, struct planner *p, bool *generated,
-                                 struct bst_preset_errors *errs)
+                                 const char *recompute, uint64_t capacity, struct planner *p,
+                                 bool *generated, struct bst_preset_errors *errs)
 {
     *p = (struct planner){0};
     BST_TRY(load(cfg, precision, recompute, &p->preset, errs));
+    if (cfg->device) /* the preset's own need not be one that this machine has */
+        bst_copy_text(p->preset.devices.backend, sizeof p->preset.devices.backend, "auto");
     BST_TRY(bst_start_train_cfg(&p->preset, cfg->nets, &p->start, &p->cfg));
     p->cfg.plan_only = true;
     enum bst_err err = cfg->device ? use_gpu(cfg, precision, p) : BST_OK;
-    if (!err)
+    if (!err) {
+        p->capacity = capacity ? capacity : capacity_of(cfg, p);
+        p->cfg.memory_per_rank = p->capacity;
         err = open_trainer(p, generated);
+    }
     if (err) {
         close_planner(p);
         return err;
     }
-    p->capacity = capacity_of(cfg, p);
     /* Every batch is told what it needs, whether it fits or not; only recomputation on demand goes
      * by what there is. */
     bst_trainer_set_limit(p->t, p->cfg.recompute.kind == BST_RECOMPUTE_AUTO ? p->capacity : 0);
@@ -222,12 +234,12 @@ static enum bst_err fit_textbook(const struct bst_mem_cfg *cfg, struct bst_mem_r
     struct bst_memory_point at[2];
     const int micros[2] = {cfg->device ? FIT_GPU_LOW : FIT_LOW,
                            cfg->device ? FIT_GPU_HIGH : FIT_HIGH};
-    BST_TRY(open_planner(cfg, NULL, "none", &p, &r->generated, errs));
+    BST_TRY(open_planner(cfg, NULL, "none", 0, &p, &r->generated, errs));
     bst_copy_text(r->preset, sizeof r->preset, p.preset.name[0] ? p.preset.name : cfg->preset);
     bst_copy_text(r->net, sizeof r->net, p.preset.model.name);
     bst_copy_text(r->backend, sizeof r->backend, p.cfg.backend->name);
     bst_copy_text(r->device, sizeof r->device, p.gpu.title);
-    if (cfg->device && bst_conv_cudnn_version(r->cudnn))
+    if (cfg->device && bst_backend_cudnn_version(r->cudnn))
         r->cudnn[0] = '\0';
     r->devices = p.cfg.ranks;
     r->capacity = p.capacity;
@@ -250,33 +262,78 @@ static enum bst_err fit_textbook(const struct bst_mem_cfg *cfg, struct bst_mem_r
     return err;
 }
 
-static enum bst_err add_setting(const struct bst_mem_cfg *cfg, const char *precision,
-                                const char *recompute, struct bst_mem_report *r,
-                                struct bst_preset_errors *errs)
+/* The search for the largest, with a planner of its own beside that of the rows: for a GPU that
+ * nobody asked about before, each of the two has as many questions for cuDNN. */
+struct search {
+    const struct bst_mem_cfg *cfg;
+    const char *precision, *recompute;
+    uint64_t capacity;
+    struct bst_mem_largest out;
+    enum bst_err err;
+    char text[512];
+};
+
+static void *search_main(void *arg)
 {
+    struct search *s = arg;
     struct planner p;
+    struct bst_preset_errors errs;
+    bool generated = false;
+    bst_preset_errors_init(&errs);
+    s->err = open_planner(s->cfg, s->precision, s->recompute, s->capacity, &p, &generated, &errs);
+    if (s->err) {
+        bst_copy_text(s->text, sizeof s->text, bst_err_text());
+    } else {
+        find_largest(&p, &s->out);
+        close_planner(&p);
+    }
+    bst_preset_errors_fini(&errs);
+    return NULL;
+}
+
+static void add_rows(const struct bst_mem_cfg *cfg, struct planner *p, struct bst_mem_report *r)
+{
     uint64_t usual[4];
     const uint64_t *batches = cfg->batches;
     int n = cfg->n_batches;
-    BST_TRY(open_planner(cfg, precision, recompute, &p, &r->generated, errs));
     if (!n) {
-        uint64_t own = (uint64_t)p.preset.global_batch_size;
-        uint64_t all = bst_trainer_epoch_tokens(p.t);
-        if (p.preset.batch_unit == BST_BATCH_TOKENS && all)
+        uint64_t own = (uint64_t)p->preset.global_batch_size;
+        uint64_t all = bst_trainer_epoch_tokens(p->t);
+        if (p->preset.batch_unit == BST_BATCH_TOKENS && all)
             own = bst_split_samples_of_tokens(own, all,
-                                              (uint64_t)bst_trainer_data(p.t)->n[BST_TRAIN]);
+                                              (uint64_t)bst_trainer_data(p->t)->n[BST_TRAIN]);
         for (uint64_t part = 4; part; part /= 2)
-            if (own / part >= (uint64_t)p.cfg.ranks)
+            if (own / part >= (uint64_t)p->cfg.ranks)
                 usual[n++] = own / part;
         usual[n++] = 2 * own;
         batches = usual;
     }
     r->rows = bst_xrealloc(r->rows, (size_t)(r->n_rows + n), sizeof *r->rows);
     for (int i = 0; i < n; i++)
-        plan_row(&p, r, batches[i], &r->rows[r->n_rows++]);
-    r->largest = bst_xrealloc(r->largest, (size_t)r->n_largest + 1, sizeof *r->largest);
-    find_largest(&p, &r->largest[r->n_largest++]);
+        plan_row(p, r, batches[i], &r->rows[r->n_rows++]);
+}
+
+static enum bst_err add_setting(const struct bst_mem_cfg *cfg, const char *precision,
+                                const char *recompute, struct bst_mem_report *r,
+                                struct bst_preset_errors *errs)
+{
+    struct search search = {
+        .cfg = cfg, .precision = precision, .recompute = recompute, .capacity = r->capacity};
+    struct planner p;
+    pthread_t thread;
+    BST_TRY(open_planner(cfg, precision, recompute, r->capacity, &p, &r->generated, errs));
+    bool beside = cfg->device && !pthread_create(&thread, NULL, search_main, &search);
+    add_rows(cfg, &p, r);
+    if (beside)
+        pthread_join(thread, NULL);
+    else
+        find_largest(&p, &search.out);
+    /* After the other one: what both wrote of cuDNN's answers is then together. */
     close_planner(&p);
+    if (search.err)
+        return bst_fail(search.err, "%s", search.text);
+    r->largest = bst_xrealloc(r->largest, (size_t)r->n_largest + 1, sizeof *r->largest);
+    r->largest[r->n_largest++] = search.out;
     return BST_OK;
 }
 

@@ -23,7 +23,7 @@ struct bst_mem_cfg { /* all borrowed */
     int n_precisions;
     uint64_t capacity;  /* bytes of one device; 0: devices.memory, or what this machine has */
     const char *device; /* a GPU that need not be here, as for bst_gpu_load(); NULL: this machine.
-                           Precisions are then those of bst_conv_type_name() */
+                           Precisions are then all there are */
 };
 
 /* Bytes of one device; the columns make up the total. */

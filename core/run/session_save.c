@@ -49,6 +49,7 @@ struct saved { /* state.json */
     struct bst_live live;
     struct conditions conditions;
     uint64_t journal_seq, metrics_bytes;
+    char *choices; /* heap, or NULL */
 };
 
 static struct conditions conditions_now(const struct bst_session *s)
@@ -73,6 +74,16 @@ static uint64_t seq_in_force(const struct bst_session *s)
     return bst_journal_seq(s->journal);
 }
 
+static void print_choices(const struct bst_session *s, struct bst_json *j)
+{
+    struct bst_sb text;
+    bst_sb_init(&text, BST_CHECKPOINT_STATE_CAP / 4);
+    bst_trainer_choices(s->trainer, &text);
+    if (text.len && !text.full)
+        bst_json_str(j, "choices", text.data);
+    bst_sb_fini(&text);
+}
+
 static void print_state(const struct bst_session *s, uint64_t metrics_bytes, struct bst_sb *out)
 {
     struct bst_json j;
@@ -92,6 +103,7 @@ static void print_state(const struct bst_session *s, uint64_t metrics_bytes, str
     bst_json_uint(&j, "metrics_bytes", metrics_bytes);
     bst_live_print(&s->live, "live", &j);
     bst_session_noise_print(&s->at.noise, &j);
+    print_choices(s, &j);
     bst_json_close(&j, '}');
     bst_sb_addc(out, '\n');
 }
@@ -113,6 +125,8 @@ static enum bst_err read_state(const char *text, struct saved *out)
         out->at.momentum_factor = 1;
     bst_noise_init(&out->at.noise, BST_NOISE_SPAN);
     bst_session_noise_read(json_object_get(o, "noise"), &out->at.noise);
+    const char *choices = bst_json_text(o, "choices");
+    out->choices = *choices ? bst_xstrdup(choices) : NULL;
     out->journal_seq = bst_json_count(o, "journal_seq", 0);
     out->metrics_bytes = bst_json_count(o, "metrics_bytes", 0);
     json_decref(o);
@@ -218,7 +232,9 @@ static enum bst_err accept(void *arg, const struct bst_checkpoint *c, const char
     const struct bst_session *s = arg;
     struct saved state;
     (void)c;
-    BST_TRY(read_state(text, &state));
+    enum bst_err err = read_state(text, &state);
+    bst_free(state.choices);
+    BST_TRY(err);
     for (int i = 0; i < bst_journal_count(s->journal); i++) {
         const struct bst_journal_entry *e = bst_journal_at(s->journal, i);
         if (e->rewind && e->seq > state.journal_seq && e->samples < state.at.samples)
@@ -337,8 +353,11 @@ enum bst_err bst_session_resume(struct bst_session *s, struct bst_sb *notes)
         say_from_start(s, notes);
     } else {
         err = read_state(text, &state);
+        if (!err && state.choices)
+            bst_trainer_take_choices(s->trainer, state.choices);
         if (!err)
             err = put_back(s, &state, notes);
+        bst_free(state.choices);
         s->checkpoint_seq = s->resumed_seq = from.seq;
         bst_free(text);
         BST_TRY(err);

@@ -43,6 +43,8 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
         .wait_seconds = (double)preset->devices.timeout,
         .threads = (int)preset->devices.threads,
         .precision = (enum bst_precision)preset->precision,
+        .autotune = !preset->deterministic,
+        .capture = preset->devices.capture,
         .memory_per_rank = preset->devices.memory,
         .data = bst_start_data_cfg(preset),
         .shuffle = preset->shuffle,

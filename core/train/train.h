@@ -38,6 +38,8 @@ struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's
     double wait_seconds;        /* for a device or another rank that does not answer; 0: 60 */
     int threads;                /* a rank; 0: cores divided among ranks */
     enum bst_precision precision;
+    bool capture;  /* the backend may keep what an update asks of a device, and repeat it */
+    bool autotune; /* the backend may choose by measured time, see bst_trainer_choices() */
     uint64_t memory_per_rank; /* bytes; 0: what the machine has, see bst_trainer_memory_default() */
     struct bst_data_cfg data;
     bool shuffle;
@@ -167,6 +169,10 @@ BST_MUST_USE enum bst_err bst_trainer_eval_some(struct bst_trainer *t, const ato
 /* Tokens of one epoch of the training part, padding not counted; 0 with images. */
 uint64_t bst_trainer_epoch_tokens(const struct bst_trainer *t);
 const struct bst_data_info *bst_trainer_data(const struct bst_trainer *t);
+/* What the backend has chosen by measuring, as text for a checkpoint; "" where it does not. And
+ * back, before anything has run. */
+void bst_trainer_choices(struct bst_trainer *t, struct bst_sb *out);
+void bst_trainer_take_choices(struct bst_trainer *t, const char *text);
 int64_t bst_trainer_n_parameters(const struct bst_trainer *t); /* numbers that are trained */
 int bst_trainer_classes(const struct bst_trainer *t);          /* outputs of the net */
 /* The i-th sample that could not be read, both parts counted; false past the last. Several are

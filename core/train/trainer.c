@@ -30,6 +30,8 @@ static enum bst_err open_job(struct rank *k, void *arg)
                              .wait_seconds = t->wait_seconds,
                              .threads = k->t->threads,
                              .precision = t->precision,
+                             .autotune = t->autotune,
+                             .capture = t->capture,
                              .plan_for = t->plan_for};
     BST_TRY(t->backend->open(&cfg, &k->be));
     t->backend->info(k->be, &k->info);
@@ -293,6 +295,32 @@ bool bst_trainer_intact(const struct bst_trainer *t)
 {
     enum bst_err last = t->ranks[0].err;
     return !atomic_load(&t->broken) && last != BST_E_CONTEXT && last != BST_E_DEVICE;
+}
+
+static enum bst_err choices_job(struct rank *k, void *arg)
+{
+    k->t->cfg.backend->choices(k->be, arg);
+    return BST_OK;
+}
+
+void bst_trainer_choices(struct bst_trainer *t, struct bst_sb *out)
+{
+    if (t->cfg.backend->choices && bst_ranks_do(t, 1, choices_job, out))
+        BST_ASSERT(!"saying what was chosen cannot fail");
+}
+
+static enum bst_err take_choices_job(struct rank *k, void *arg)
+{
+    k->t->cfg.backend->take_choices(k->be, arg);
+    return BST_OK;
+}
+
+void bst_trainer_take_choices(struct bst_trainer *t, const char *text)
+{
+    char *copy = bst_xstrdup(text);
+    if (t->cfg.backend->take_choices && bst_ranks_do(t, t->cfg.ranks, take_choices_job, copy))
+        BST_ASSERT(!"taking what was chosen cannot fail");
+    bst_free(copy);
 }
 
 int64_t bst_trainer_batch(const struct bst_trainer *t)

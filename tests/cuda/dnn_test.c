@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/backend/cuda/dnn_graph.h"
+#include "core/backend/cuda/conv_ask.h"
 #include "core/base/alloc.h"
 
 static const char h200[] =
@@ -175,6 +175,34 @@ static void a_workspace_limit_is_kept_to(void **state)
     cuda_dnn_graph_free(g);
 }
 
+/* Fp32 has no engine that makes sums, which is an answer; the same convolution without them has. */
+static void a_refusal_is_told_apart(void **state)
+{
+    struct cuda_conv_ask ask = {.way = CUDA_CONV_FWD,
+                                .type = CUDNN_DATA_FLOAT,
+                                .n = 48,
+                                .c = 64,
+                                .h = 56,
+                                .w = 56,
+                                .k = 64,
+                                .kernel = 3,
+                                .stride = 1,
+                                .pad = 1,
+                                .sums = true};
+    struct cuda_dnn_plan p = {0};
+    char key[CUDA_CONV_KEY];
+    int n = 0;
+
+    assert_int_equal(cuda_conv_plans(&ask, *state, &p, 1, &n), BST_E_UNSUPPORTED);
+    ask.sums = false;
+    ok(cuda_conv_plans(&ask, *state, &p, 1, &n));
+    assert_int_equal(n, 1);
+    assert_int_equal(p.numerical & (CUDA_DNN_NOTES_INEXACT | CUDA_DNN_NOTE(NONDETERMINISTIC)), 0);
+    cuda_dnn_plan_fini(&p);
+    cuda_conv_key(&ask, key);
+    assert_string_equal(key, "fwd fp32 48x64x56x56 64 k3 s1 p1");
+}
+
 static void a_wrong_graph_says_where(void **state)
 {
     const int64_t image[4] = {2, 8, 5, 5}, weights[4] = {8, 9, 3, 3}; /* 9 is not 8 */
@@ -224,6 +252,7 @@ int main(void)
         cmocka_unit_test(what_the_backend_asks_for_has_plans),
         cmocka_unit_test(pointwise_operations_are_well_formed),
         cmocka_unit_test(a_workspace_limit_is_kept_to),
+        cmocka_unit_test(a_refusal_is_told_apart),
         cmocka_unit_test(a_wrong_graph_says_where),
         cmocka_unit_test(plans_and_devices_survive_as_text),
     };

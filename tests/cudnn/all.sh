@@ -7,4 +7,4 @@ answers=$(mktemp -d)
 trap 'rm -rf "$answers"' EXIT
 export BSTUNE_MODULE_DIR="$build"
 printf '%s\n' a100 l40 h100 h200 b200 t4 |
-    xargs -P 2 -I GPU "$build/tests/test_cudnn_graphs_t4" GPU "$answers" all
+    xargs -P 2 -I GPU "$build/tests/test_cudnn_graphs_t4" GPU "$answers/GPU" all

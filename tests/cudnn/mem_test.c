@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/backend/conv_plan.h"
+#include "core/backend/plan_for.h"
 #include "core/run/mem.h"
 #include "nets/nets.h"
 
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
     setenv("BSTUNE_PRESET_DIR", "presets", 1); /* tests run in the source folder */
     folder = argv[1];
     setenv("XDG_CACHE_HOME", folder, 1);
-    if (bst_conv_cudnn_version(version)) {
+    if (bst_backend_cudnn_version(version)) {
         printf("skipped: %s\n", bst_err_text());
         return 77;
     }

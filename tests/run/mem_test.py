@@ -93,7 +93,7 @@ def a_gpu_that_is_not_here():
         p.env["XDG_CACHE_HOME"] = str(p.path)
         rc, out, err = p.cli("mem", "resnet50-256", "--device", "a1000")
         check(rc == 2 and "a100, b200, h100" in err, f"{rc} {err}")
-        ask = ("mem", "resnet50-256", "--device", "h100", "--batch", "32", "--precision", "fp16", "--json")
+        ask = ("mem", "resnet50-256", "--device", "h100", "--batch", "32", "--precision", "tf32", "--json")
         rc, out, err = p.cli(*ask)
         if rc == 1 and "takes cuDNN" in err:
             print(f"no cuDNN: {err.strip()}")
@@ -103,7 +103,7 @@ def a_gpu_that_is_not_here():
         row = r["planned"][0]
         parts = ("parameters", "gradients", "optimizer", "rewind", "activations", "recomputation", "data", "workspace")
         check(sum(row[k] for k in parts) == row["total"], f"{row}")
-        check(r["backend"] == "cuda" and "H100" in r["device"] and row["precision"] == "fp16", f"{r}")
+        check(r["backend"] == "cuda" and "H100" in r["device"] and row["precision"] == "tf32", f"{r}")
         check(r["measured"]["process_resident"] is None, f"{r['measured']}")
         kept = list(p.path.glob("bstune/plans-*.txt"))
         check(len(kept) == 1, f"{kept}")
@@ -111,6 +111,13 @@ def a_gpu_that_is_not_here():
         text = kept[0].read_text()
         kept[0].write_text(text.replace(";", "", 3)[:len(text) // 2])
         check(p.cli(*ask)[1] == out, "another plan from a damaged file")
+        rc, out, err = p.cli(*ask, "--device", "a100")
+        check(rc == 2 and "given twice" in err, f"{rc} {err}")
+        rc, out, err = p.cli("mem", "resnet50-256", "--device", "h100,t4", *ask[4:])
+        both = [json.loads(line) for line in out.splitlines()]
+        check(rc == 0 and len(both) == 2 and both[0] == r and "T4" in both[1]["device"], f"{rc} {err} {out}")
+        rc, out, err = p.cli("mem", "resnet50-256", "--device", "h100,", "--batch", "32")
+        check(rc == 2 and "a100,h100" in err, f"{rc} {err}")
         rc, out, err = p.cli("mem", "resnet50-256", "--device", "h100", "--precision", "fp12")
         check(rc == 2 and "fp12" in err, f"{rc} {err}")
 
@@ -126,6 +133,11 @@ def a_doctor_looks():
         check(states["terminal"] == "none" and {"driver", "cuDNN", "NCCL", "data"} <= set(states), f"{states}")
         rc, out, err = p.cli("doctor", "resnet50-256")
         check(rc == 3 and "missing" in out and "imagefolder" in out, f"{rc} {out} {err}")
+        rc, out, err = p.cli("doctor", "resnet50-256", "--set", "data.format=shapes", "--set", "data.path=", "--json")
+        states = {f["name"]: f["state"] for f in json.loads(out)["findings"]}
+        check(states["data"] == "ok", f"{rc} {out} {err}")
+        rc, out, err = p.cli("doctor", "--set", "no_such_key=1")
+        check(rc == 2 and "no_such_key" in err, f"{rc} {out} {err}")
         rc, out, err = p.cli("doctor", "no-such-preset")
         check(rc == 2 and not out, f"{rc} {out} {err}")
 

@@ -10,13 +10,12 @@
 #include <cuda_runtime_api.h>
 
 #include "core/backend/backend.h"
-#include "core/backend/cuda/dnn_graph.h"
+#include "core/backend/cuda/conv_ask.h"
 #include "core/backend/cuda/kern.h"
+#include "core/backend/plan_for.h"
 
 enum {
     CUDA_ALIGNMENT = 256,
-    CUDA_DNN_WORKSPACE_MOST =
-        256 << 20, /* preferred; a plan that needs more is taken where no other is */
     CUDA_LT_WORKSPACE_MOST = 4 << 20,
     CUDA_SUM_CHUNK = 8 << 20, /* of blocks that are added up */
 };
@@ -33,8 +32,17 @@ struct bst_be {
     cudnnHandle_t dnn;
     cudnnBackendDescriptor_t device_props;
     cublasLtHandle_t lt;
-    enum kern_type type; /* of activations and of what products are made of */
-    bool tf32;           /* fp32's factors may be rounded to TF32 */
+    bool captures;            /* stretches of programs, as graphs (segment.h) */
+    int n_captured;           /* graphs made so far */
+    uint64_t clock;           /* of their uses */
+    struct cuda_tuned *tuned; /* plans by measured time (tune.h); NULL: cuDNN's first one */
+    enum kern_type type;      /* of activations and of what products are made of */
+    bool tf32;                /* fp32's factors may be rounded to TF32 */
+    /* Of a context that only plans (plan.h): nothing else than type, tf32 and device_props is set.
+     */
+    struct bst_plan_for plan_for;
+    struct cuda_keep *answers; /* cuDNN's so far; NULL: the context runs */
+    bool no_sums;              /* it has refused some in fp32 */
     /* Small results, on the device and where they are read. */
     struct kern_loss *loss, *loss_host;
     bool loss_is_pending;
@@ -71,9 +79,14 @@ struct cuda_product {
     size_t workspace;
 };
 
+struct cuda_segment;
+
 /* What describe() leaves in an instruction. */
 struct cuda_handle {
+    struct cuda_segment *segments;       /* stretches that begin with it */
     struct cuda_dnn_plan plan, plan_add; /* plan_add: adds to the result; may be missing */
+    struct cuda_conv_ask ask;            /* what `plan` is of */
+    bool settled;                        /* no other plan will take its place */
     struct cuda_product product;
     struct cuda_form form;  /* of the tensor the instruction is about */
     struct cuda_form other; /* of a second one */
@@ -132,6 +145,12 @@ static inline int64_t cuda_rows(const struct bst_shape *s)
 static inline size_t cuda_round_up(size_t bytes)
 {
     return (bytes + CUDA_ALIGNMENT - 1) / CUDA_ALIGNMENT * CUDA_ALIGNMENT;
+}
+
+static inline void cuda_set_precision(struct bst_be *be, enum bst_precision p)
+{
+    be->type = p == BST_PRECISION_FP16 ? KERN_F16 : p == BST_PRECISION_BF16 ? KERN_BF16 : KERN_F32;
+    be->tf32 = p == BST_PRECISION_TF32;
 }
 
 /* device.c: stores the runtime's words and returns what kind of failure it is; BST_OK for success.

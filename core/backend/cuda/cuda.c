@@ -1,6 +1,7 @@
 #include "core/backend/cuda/cuda.h"
 
-#include "core/backend/cuda/be.h"
+#include "core/backend/cuda/segment.h"
+#include "core/backend/cuda/tune.h"
 #include "core/base/alloc.h"
 
 static const struct cuda_op *const ops[BST_I_N_OPS] = {
@@ -29,9 +30,9 @@ static void release(struct bst_be *be, void *handle)
 {
     struct cuda_handle *h = handle;
 
-    (void)be;
     if (!h)
         return;
+    cuda_segments_free(be, h->segments);
     cuda_dnn_plan_fini(&h->plan);
     cuda_dnn_plan_fini(&h->plan_add);
     cuda_product_fini(&h->product);
@@ -64,6 +65,18 @@ static enum bst_err run(struct bst_be *be, const struct bst_program *p, const st
     return ops[in->op]->run(be, in->handle, &call);
 }
 
+static void choices(struct bst_be *be, struct bst_sb *out)
+{
+    if (be->tuned)
+        cuda_tuned_print(be->tuned, out);
+}
+
+static void take_choices(struct bst_be *be, const char *text)
+{
+    if (be->tuned)
+        cuda_tuned_take(be->tuned, text);
+}
+
 const struct bst_backend bst_backend_cuda = {
     .name = "cuda",
     .about = "cuDNN, cuBLASLt and own kernels on NVIDIA GPUs",
@@ -81,6 +94,7 @@ const struct bst_backend bst_backend_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .run = run,
+    .run_some = cuda_run_some,
     .finish = cuda_finish,
     .upload = cuda_upload,
     .download = cuda_download,
@@ -99,4 +113,6 @@ const struct bst_backend bst_backend_cuda = {
     .commit = cuda_commit,
     .committed = cuda_committed,
     .set_commit_state = cuda_set_commit_state,
+    .choices = choices,
+    .take_choices = take_choices,
 };

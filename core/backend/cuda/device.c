@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "core/backend/cuda/be.h"
+#include "core/backend/cuda/plan.h"
+#include "core/backend/cuda/tune.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/text.h"
@@ -167,11 +169,13 @@ static enum bst_err choose_device(const struct bst_be_cfg *cfg, int *device)
     return BST_OK;
 }
 
-static enum bst_err open_libraries(struct bst_be *be)
+static enum bst_err open_libraries(struct bst_be *be, const struct bst_be_cfg *be_cfg)
 {
     BST_TRY(cuda_dnn_fail(cudnnCreate(&be->dnn), "opening cuDNN"));
     BST_TRY(cuda_dnn_fail(cudnnSetStream(be->dnn, be->stream), "giving cuDNN its stream"));
     BST_TRY(cuda_dnn_device_of(be->dnn, &be->device_props));
+    if (be_cfg->autotune)
+        BST_TRY(cuda_tuned_open(be->device_props, NULL, &be->tuned));
     cublasStatus_t s = cublasLtCreate(&be->lt);
     if (s != CUBLAS_STATUS_SUCCESS)
         return bst_fail(BST_E_LIBRARY, "opening cuBLASLt: %s", cublasLtGetStatusString(s));
@@ -207,19 +211,19 @@ enum bst_err cuda_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     int device = 0;
     struct bst_be *be;
 
+    if (cfg->plan_for)
+        return cuda_plan_open(cfg, out);
     BST_TRY(choose_device(cfg, &device));
     BST_TRY(cuda_fail(cudaSetDevice(device), "cuda: choosing the device"));
     be = bst_xalloc(sizeof *be);
     be->device = device;
     be->wait_seconds = cfg->wait_seconds > 0 ? cfg->wait_seconds : WAIT_SECONDS;
-    be->type = cfg->precision == BST_PRECISION_FP16   ? KERN_F16
-               : cfg->precision == BST_PRECISION_BF16 ? KERN_BF16
-                                                      : KERN_F32;
-    be->tf32 = cfg->precision == BST_PRECISION_TF32;
+    cuda_set_precision(be, cfg->precision);
+    be->captures = cfg->capture;
     enum bst_err err =
         cuda_fail(cudaStreamCreateWithFlags(&be->stream, cudaStreamNonBlocking), "cuda: a stream");
     if (!err)
-        err = open_libraries(be);
+        err = open_libraries(be, cfg);
     if (!err)
         err = open_small(be);
     if (err)
@@ -233,6 +237,10 @@ void cuda_close(struct bst_be *be)
 {
     if (!be)
         return;
+    if (be->answers) {
+        cuda_plan_close(be);
+        return;
+    }
     cuda_link_ops.leave(be, false);
     /* Freeing waits for the device. One that hangs keeps what it has until the process ends. */
     if (be->is_hung || (be->stream && cuda_wait(be) && be->is_hung))
@@ -246,6 +254,7 @@ void cuda_close(struct bst_be *be)
     cuda_update_free(be->update);
     if (be->lt)
         cublasLtDestroy(be->lt);
+    cuda_tuned_close(be->tuned);
     cuda_dnn_device_free(be->device_props);
     if (be->dnn)
         cudnnDestroy(be->dnn);
@@ -257,18 +266,23 @@ void cuda_close(struct bst_be *be)
 void cuda_info(struct bst_be *be, struct bst_device_info *out)
 {
     struct cudaDeviceProp prop;
-    size_t dnn = cudnnGetVersion(); /* 91900 is 9.19.0 */
+    char dnn[32];
 
     memset(out, 0, sizeof *out);
+    out->threads = 1;
+    cuda_dnn_version(dnn);
+    snprintf(out->library, sizeof out->library, "cuDNN %s, CUDA %d.%d", dnn, CUDART_VERSION / 1000,
+             CUDART_VERSION % 1000 / 10);
+    if (be->answers) {
+        snprintf(out->name, sizeof out->name, "a GPU that is not here");
+        return;
+    }
     memset(&prop, 0, sizeof prop);
     if (cudaGetDeviceProperties(&prop, be->device) != cudaSuccess)
         cudaGetLastError();
     snprintf(out->name, sizeof out->name, "%.95s", prop.name);
     write_uuid(&prop.uuid, out->uuid, sizeof out->uuid);
     snprintf(out->isa, sizeof out->isa, "sm_%d%d", prop.major, prop.minor);
-    snprintf(out->library, sizeof out->library, "cuDNN %zu.%zu.%zu, CUDA %d.%d", dnn / 10000,
-             dnn / 100 % 100, dnn % 100, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    out->threads = 1;
 }
 
 enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out)
@@ -331,7 +345,10 @@ enum bst_err cuda_memory(struct bst_be *be, uint64_t *bytes)
 {
     size_t unused = 0, all = 0;
 
-    (void)be;
+    if (be->answers) {
+        *bytes = be->plan_for.memory;
+        return BST_OK;
+    }
     BST_TRY(cuda_fail(cudaMemGetInfo(&unused, &all), "free device memory"));
     *bytes = unused;
     return BST_OK;

@@ -101,6 +101,8 @@ BST_MUST_USE enum bst_err cuda_dnn_plan_parse(const char *json, size_t bytes,
 BST_MUST_USE enum bst_err cuda_dnn_run(cudnnHandle_t handle, const struct cuda_dnn_plan *p, int n,
                                        const int64_t *id, void *const *address, void *workspace);
 
+void cuda_dnn_version(char out[32]); /* of the library that is loaded, "9.19.0" */
+
 /* Stores cuDNN's own words and returns what kind of failure a status is. */
 enum bst_err cuda_dnn_fail(cudnnStatus_t status, const char *what);
 

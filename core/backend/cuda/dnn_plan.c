@@ -1,7 +1,16 @@
 /* Devices and plans as text, and running a plan. */
 #include "core/backend/cuda/dnn_graph.h"
 
+#include <stdio.h>
+
 #include "core/base/alloc.h"
+
+void cuda_dnn_version(char out[32])
+{
+    const size_t v = cudnnGetVersion(); /* 91900 is 9.19.0 */
+
+    snprintf(out, 32, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+}
 
 static enum bst_err device(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                            int64_t n, const void *values, cudnnBackendDescriptor_t *out)

@@ -1,6 +1,6 @@
 /* Softmax cross-entropy with PyTorch's label smoothing, a row a block. The loss stays on the device
  * until the program has been put on its stream. */
-#include "core/backend/cuda/be.h"
+#include "core/backend/cuda/tune.h"
 
 /* Scratch: the labels, then a struct kern_row a sample. */
 static size_t labels_bytes(int64_t n)
@@ -66,6 +66,8 @@ enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step)
 
     be->loss_is_pending = false;
     BST_TRY(cuda_wait(be));
+    if (be->tuned)
+        cuda_tuned_write(be->tuned);
     if (!pending)
         return BST_OK;
     if (loss->bad_row >= 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/backend/cuda/cuda.h"
+#include "core/backend/cuda/dnn_graph.h"
 #include "core/base/alloc.h"
 
 enum { TEXT_BYTES = 512 };
@@ -126,7 +127,7 @@ __attribute__((visibility("default"))) bst_module_entry_fn bst_module_entry;
 
 const struct bst_module *bst_module_entry(const struct bst_module_host *h)
 {
-    static const struct bst_module module = {BST_MODULE_BUILD, &bst_backend_cuda};
+    static const struct bst_module module = {BST_MODULE_BUILD, &bst_backend_cuda, cuda_dnn_version};
 
     if (!fits(&h->build, &module.build))
         return NULL;

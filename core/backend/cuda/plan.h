@@ -1,0 +1,17 @@
+/* A context that only plans, for a device that is not here (core/backend/plan_for.h): the same
+ * describe() as of one that runs, with nothing behind it but cuDNN. Belongs to one thread. */
+#ifndef BST_BACKEND_CUDA_PLAN_H
+#define BST_BACKEND_CUDA_PLAN_H
+
+#include "core/backend/cuda/be.h"
+#include "core/backend/cuda/conv_ask.h"
+
+BST_MUST_USE enum bst_err cuda_plan_open(const struct bst_be_cfg *cfg, struct bst_be **out);
+void cuda_plan_close(struct bst_be *be);
+
+/* The plan of a convolution; in a context that only plans, its numbers without the plan itself.
+ * BST_E_UNSUPPORTED: cuDNN has none. */
+BST_MUST_USE enum bst_err cuda_conv_find(struct bst_be *be, const struct cuda_conv_ask *ask,
+                                         struct cuda_dnn_plan *out);
+
+#endif
