@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/backend/gpu_plan.h"
+#include "core/backend/plan_for.h"
 #include "core/run/gpu.h"
 #include "nets/nets.h"
 
@@ -30,6 +30,7 @@ struct model {
 struct setup {
     const struct bst_net *net;
     struct bst_net_cfg net_cfg;
+    enum bst_precision precision;
     struct bst_plan_for plan_for;
     int batch;
     bool no_fuse;
@@ -143,8 +144,10 @@ static void count_program(const struct bst_program *p, double size, struct model
 
 static enum bst_err make_model(const struct setup *s, struct model *out)
 {
-    const struct bst_backend *b = &bst_backend_gpu_plan;
-    const struct bst_be_cfg cfg = {.threads = 1, .plan_for = &s->plan_for};
+    const struct bst_backend *b = NULL;
+    BST_TRY(bst_backend_get_planner(&b));
+    const struct bst_be_cfg cfg = {
+        .threads = 1, .precision = s->precision, .plan_for = &s->plan_for};
     const struct bst_compile_opts opts = {.training = true, .no_fuse = s->no_fuse};
     struct bst_graph *g = bst_graph_new(s->batch);
     struct bst_param_table *params = NULL;
@@ -160,8 +163,7 @@ static enum bst_err make_model(const struct setup *s, struct model *out)
         err = bst_compile(g, &b->describe, be, params, &opts, &p);
     }
     if (!err)
-        count_program(
-            p, s->plan_for.type == BST_CONV_FP16 || s->plan_for.type == BST_CONV_BF16 ? 2 : 4, out);
+        count_program(p, s->precision >= BST_PRECISION_FP16 ? 2 : 4, out);
     bst_program_free(p);
     bst_param_table_free(params);
     b->close(be);
@@ -192,13 +194,13 @@ static int report(const struct setup *s, const struct bst_gpu *gpu)
     if (make_model(s, &fused) || make_model(&apart, &unfused))
         return fail(gpu->id);
     printf("\n%s, %s, batch %d, %s: %.1f GFLOP an image\n\n", gpu->title, s->net->name, s->batch,
-           bst_conv_type_name(s->plan_for.type), fused.flops / s->batch / 1e9);
+           bst_precision_name(s->precision), fused.flops / s->batch / 1e9);
     printf("| | MB an image | images/s at %.0f GB/s | at 0.9 of it |\n|---|---|---|---|\n",
            gpu->memory_gb_s);
     print_bound("batch norm, add and ReLU apart", &unfused, false, gpu);
     print_bound("fused, as built", &fused, false, gpu);
     print_bound("and statistics by the convolutions", &fused, true, gpu);
-    if (gpu->tensor16_tflops > 0 && s->plan_for.type >= BST_CONV_FP16)
+    if (gpu->tensor16_tflops > 0 && s->precision >= BST_PRECISION_FP16)
         printf("| arithmetic alone, at %.0f TFLOP/s | | %.0f | |\n", gpu->tensor16_tflops,
                gpu->tensor16_tflops * 1e12 / (fused.flops / s->batch));
     printf("\nfused, by kind, MB an image:");
@@ -208,11 +210,11 @@ static int report(const struct setup *s, const struct bst_gpu *gpu)
     return 0;
 }
 
-static bool find_type(const char *word, enum bst_conv_type *out)
+static bool find_type(const char *word, enum bst_precision *out)
 {
-    for (int i = 0; i < BST_CONV_N_TYPES; i++) {
-        *out = (enum bst_conv_type)i;
-        if (!strcmp(word, bst_conv_type_name(*out)))
+    for (int i = 0; i < BST_N_PRECISIONS; i++) {
+        *out = (enum bst_precision)i;
+        if (!strcmp(word, bst_precision_name(*out)))
             return true;
     }
     return false;
@@ -227,7 +229,7 @@ int main(int argc, char **argv)
                                   .mean = {0.5f, 0.5f, 0.5f},
                                   .std = {0.5f, 0.5f, 0.5f}}};
     int failed = 0;
-    if (argc < 5 || !find_type(argv[3], &s.plan_for.type) ||
+    if (argc < 5 || !find_type(argv[3], &s.precision) ||
         !(s.net = bst_net_find(&net_table, argv[1])) ||
         (s.batch = (int)strtol(argv[2], NULL, 10)) < 1) {
         fprintf(stderr, "usage: bench_paper NET BATCH fp16|bf16|tf32|fp32 GPU...\n");
@@ -243,6 +245,7 @@ int main(int argc, char **argv)
         }
         s.plan_for.properties = gpu.properties;
         s.plan_for.n_properties = gpu.n_properties;
+        s.plan_for.memory = gpu.memory;
         failed = report(&s, &gpu);
         bst_gpu_fini(&gpu);
     }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh [options] [resnet8 resnet18 resnet50 gpt lengths], run.sh jpeg [options], and without PyTorch run.sh paper,
+# run.sh [options] [resnet8 resnet18 resnet50 gpt lengths], run.sh jpeg|gpu [options], and without PyTorch run.sh paper,
 # run.sh split and run.sh recompute [options]: ./dev bench. PyTorch is looked for in
 # BSTUNE_TORCH_PYTHON, else in .venv, which is made where pip can reach an index; without it bstune is shown
 # alone, and JPEG loading not at all.
@@ -20,6 +20,10 @@ if [ -z "$python" ]; then
 fi
 if [ "${1-}" = paper ]; then # what memory allows at most, on paper; needs cuDNN, but no GPU
     exec env BSTUNE_MODULE_DIR=build BSTUNE_PRESET_DIR=presets build/tests/bench_paper resnet50 256 fp16 a100 h100
+fi
+if [ "${1-}" = gpu ]; then
+    shift
+    exec env BSTUNE_MODULE_DIR=build python3 tests/bench/gpu.py build/tests/bench_gpu ${python:+--python "$python"} "$@"
 fi
 if [ "${1-}" = jpeg ]; then
     shift
