@@ -8,6 +8,7 @@ usage: seq_runs.py check [BUILD [CASE]]   compares the two, in full: needs the d
 Needs torch, transformers and safetensors. What is compared, and how, is parity.py's; the nets are those of
 seq_models.py. `check` starts from weights that PyTorch made, read from a safetensors file under its own names; `write`
 from the trainer's. Samples are the trainer's: the driver tells them. AdamW is torch.optim's; LAMB is written out below.
+transformer alone has ReLUs, and with them the points that parity.py tells of: gpt's and bert's GELU is smooth.
 What an update makes of the state is compared with what float64 makes of bstune's own gradient: of the gradient itself
 the errors are reported, and AdamW makes whole steps of the smallest numbers, right or wrong.
 """
