@@ -416,14 +416,14 @@ LANGUAGE = {
 
 def a_language_model():
     """Tokens a second, perplexity, the rate by the update, the preset's band; twenty percent of the tokens; its replay."""
-    with Session(width=130, height=40, **LANGUAGE) as s:
+    with Session(width=170, height=45, **LANGUAGE) as s:
         t = s.t
         t.expect("tokens/s")
         t.expect("perplexity")
         t.expect("band 0.20…3.0")
         t.expect("batch 600 tokens, ")
         schedule = next(line for line in t.text().split("\n") if "5 schedule" in line)
-        assert "noam" in schedule and re.search(r"warming up \S+ st", schedule), schedule
+        assert "noam" in schedule and re.search(r"(warming up|warm-up) \S+ st", schedule), schedule
         press(t, "+", "batch 600 tokens → 720 tokens (+20 %)")
         t.send("y")
         t.expect("batch 720 tokens, ")
@@ -431,7 +431,7 @@ def a_language_model():
         assert sizes[-1] > sizes[0], sizes
         assert s.ctl("stop", "quickstart-1").returncode == 0
         t.expect("ended")
-        r = s.terminal([BSTUNE, "replay", "quickstart-1", "--from", "100%"], 130, 40)
+        r = s.terminal([BSTUNE, "replay", "quickstart-1", "--from", "100%"], 170, 45)
         r.expect("perplexity")
         r.expect("batch 720 tokens, ")
         r.close()
