@@ -165,6 +165,7 @@ enum bst_err cuda_upload(struct bst_be *be, void *dst, const void *src, size_t b
 enum bst_err cuda_download(struct bst_be *be, void *dst, const void *src, size_t bytes);
 /* Until the context's stream is empty. What other ranks have a part in fails here, if it does. */
 enum bst_err cuda_wait(struct bst_be *be);
+enum bst_err cuda_hung(struct bst_be *be); /* the device does not answer: marks it, and says so */
 void cuda_pause(unsigned *looks); /* between two looks at something; *looks is 0 at first */
 enum bst_err cuda_memory(struct bst_be *be, uint64_t *bytes);
 uint64_t cuda_held(const struct bst_be *be);

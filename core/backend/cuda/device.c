@@ -61,7 +61,7 @@ void cuda_pause(unsigned *looks)
         nanosleep(&pause, NULL);
 }
 
-static enum bst_err hung(struct bst_be *be)
+enum bst_err cuda_hung(struct bst_be *be)
 {
     be->is_hung = true;
     return bst_fail(BST_E_CONTEXT, "GPU %d has not answered for %.0f s", be->device,
@@ -77,7 +77,7 @@ enum bst_err cuda_wait(struct bst_be *be)
 
     for (;;) {
         if (be->is_hung)
-            return hung(be);
+            return cuda_hung(be);
         const cudaError_t e = cudaStreamQuery(be->stream);
         if (e != cudaErrorNotReady) {
             cuda_link_is_done(be);
@@ -86,7 +86,7 @@ enum bst_err cuda_wait(struct bst_be *be)
         cudaGetLastError(); /* "not ready" stays behind as one */
         BST_TRY(cuda_link_look(be));
         if (bst_clock_now() > until)
-            return hung(be);
+            return cuda_hung(be);
         cuda_pause(&looks);
     }
 }
@@ -293,7 +293,7 @@ enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out)
     if (!bytes)
         return BST_OK;
     if (be->is_hung)
-        return hung(be);
+        return cuda_hung(be);
     cudaError_t e = cudaMalloc(out, bytes);
     if (e == cudaErrorMemoryAllocation) {
         cudaGetLastError();

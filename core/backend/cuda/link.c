@@ -115,6 +115,9 @@ static enum bst_err look(struct bst_be *be, double since, const char *what, nccl
     if (bst_clock_now() - since < be->wait_seconds)
         return BST_OK;
     abort_comm(l);
+    /* What came before the collective is not done yet: it is this device that holds up the rest. */
+    if (cudaEventQuery(l->ready) == cudaErrorNotReady)
+        return cuda_hung(be);
     return bst_fail(BST_E_LIBRARY,
                     "%s: no answer from the other ranks for %.0f s (rank %d, collective %llu)",
                     what, be->wait_seconds, l->rank, (unsigned long long)l->n_calls);
