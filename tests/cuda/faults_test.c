@@ -92,6 +92,7 @@ static unsigned group_of(const char *call)
         {"cudaPeekAtLastError", 0},
         {"cudaGetDeviceProperties", 0},
         {"cudaGetError", 0},
+        {"cudaGetDeviceCount", 0}, /* asks no device */
         {"cuda", CUDA},
         {"bst_", STREAM},
         /* Plans are tried one after the other. */
