@@ -64,7 +64,7 @@ def what_cannot_be_is_refused_at_the_start():
                                    ({**tokens, "data.path": "odd.bin"}, 1, "odd.bin: 10001 bytes are not whole tokens of 2 bytes"),
                                    ({**tokens, "data.path": "large.bin"}, 1, "large.bin: token 5000 is 320, the vocabulary has 300"),
                                    ({**tokens, "data.path": "header.bin"}, 1, "header.bin: its header tells of 6000 tokens"),
-                                   ({**tokens, "data.path": "pipe.bin"}, 1, "pipe.bin: not a regular file"),
+                                   ({**tokens, "data.path": "pipe.bin"}, 2, "pipe.bin: not a regular file"),
                                    ({"model.name": "transformer", "data.format": "pairs", "data.path": ".",
                                      "data.languages": "en-de"}, 1, "train.en has 3 lines, ./train.de 2")):
             r = p.start("refused-" + "-".join(str(v).replace(".", "") for v in change.values()), **{**text(p), "max_epochs": 1, **change})
