@@ -7,7 +7,8 @@
 /* clang-format off */
 #define ABSENT(X) \
     X(cudaDeviceGetStreamPriorityRange) X(cudaEventCreate) X(cudaEventCreateWithFlags) \
-    X(cudaEventDestroy) X(cudaEventElapsedTime) X(cudaEventRecord) X(cudaFree) X(cudaFreeHost) \
+    X(cudaEventDestroy) X(cudaEventElapsedTime) X(cudaEventQuery) X(cudaEventRecord) \
+    X(cudaFree) X(cudaFreeHost) \
     X(cudaGetDeviceCount) X(cudaGetDeviceProperties) X(cudaGetErrorName) X(cudaGetErrorString) \
     X(cudaGetLastError) X(cudaGraphDestroy) X(cudaGraphExecDestroy) X(cudaGraphInstantiate) \
     X(cudaGraphLaunch) X(cudaHostAlloc) X(cudaMalloc) X(cudaMemGetInfo) X(cudaMemcpyAsync) \
