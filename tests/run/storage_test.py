@@ -18,7 +18,8 @@ def limit_files(r, n):
 def a_full_disk_loses_nothing():
     """A limit on file sizes stands for the full disk: write() fails, at first after a part of a line."""
     with Place() as p:
-        r = p.start("f", **LONG, checkpoint_interval="50st")
+        # A checkpoint's weights are many times the metrics of as many updates as may pass here.
+        r = p.start("f", **LONG, model__width=16, checkpoint_interval="50st")
         r.wait_update(60)
         good = sorted(d.name for d in r.dir.glob("checkpoints/*-update-*"))
         metrics = r.dir / "metrics.jsonl"
