@@ -35,6 +35,7 @@ static enum bst_err load(const struct bst_mem_cfg *cfg, const char *precision,
                          struct bst_preset_errors *errs)
 {
     const char **sets = bst_xcalloc((size_t)cfg->n_sets + 2, sizeof *sets);
+    struct bst_preset_env env = *cfg->presets;
     char *own[2] = {NULL, NULL};
     int n = cfg->n_sets;
     for (int i = 0; i < n; i++)
@@ -43,7 +44,9 @@ static enum bst_err load(const struct bst_mem_cfg *cfg, const char *precision,
         sets[n++] = own[0] = bst_xasprintf("precision=%s", precision);
     if (recompute)
         sets[n++] = own[1] = bst_xasprintf("recompute=%s", recompute);
-    enum bst_err err = bst_preset_load(cfg->presets, cfg->preset, sets, n, out, errs);
+    if (cfg->device) /* whose precisions it may ask for, whatever this machine computes with */
+        env.precisions = NULL;
+    enum bst_err err = bst_preset_load(&env, cfg->preset, sets, n, out, errs);
     bst_free(own[0]);
     bst_free(own[1]);
     bst_free(sets);

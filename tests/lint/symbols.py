@@ -138,6 +138,8 @@ def main():
         root, build = map(pathlib.Path, sys.argv[1:3])
         # Within the build's folder, whatever the folders above it are called.
         objects = [str(p.relative_to(build)) for p in build.rglob("*.o") if "CMakeFiles" in str(p) and "CompilerIdC" not in str(p)]
+        # What a source that is gone left behind is no part of the program.
+        objects = [o for o in objects if not source_of(o) or (root / source_of(o)).exists()]
         if not objects:
             print("no object files")
             return 1

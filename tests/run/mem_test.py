@@ -118,6 +118,8 @@ def a_gpu_that_is_not_here():
         check(rc == 0 and len(both) == 2 and both[0] == r and "T4" in both[1]["device"], f"{rc} {err} {out}")
         rc, out, err = p.cli("mem", "resnet50-256", "--device", "h100,", "--batch", "32")
         check(rc == 2 and "a100,h100" in err, f"{rc} {err}")
+        rc, out, err = p.cli(*ask[:6], "--set", "precision=tf32", "--json")
+        check(rc == 0 and json.loads(out) == r, f"the preset's own precision: {rc} {err}")
         rc, out, err = p.cli("mem", "resnet50-256", "--device", "h100", "--precision", "fp12")
         check(rc == 2 and "fp12" in err, f"{rc} {err}")
 
