@@ -1,5 +1,8 @@
 #include "core/backend/cuda/plan.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
+
 #include "core/backend/cuda/answers.h"
 #include "core/base/alloc.h"
 
@@ -22,6 +25,16 @@ void cuda_plan_close(struct bst_be *be)
     bst_free(be);
 }
 
+/* cuDNN loads NVRTC anew for every engine that it would have to compile, and gives it back: held,
+ * it is loaded once, and a plan in 16 bits takes seconds, not half a minute. Not found, it is only
+ * slow. */
+static void hold_nvrtc(void)
+{
+    char name[32];
+    snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
+    dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+}
+
 /* The device is opened by the first question without an answer: loading what of cuDNN that takes is
  * most of the time that a plan needs. */
 static enum bst_err ask_cudnn(struct bst_be *be, const struct cuda_conv_ask *ask,
@@ -30,9 +43,11 @@ static enum bst_err ask_cudnn(struct bst_be *be, const struct cuda_conv_ask *ask
     struct cuda_dnn_plan p = {0};
     int n = 0;
 
-    if (!be->device_props)
+    if (!be->device_props) {
+        hold_nvrtc();
         BST_TRY(cuda_dnn_device_parse(be->plan_for.properties, be->plan_for.n_properties,
                                       &be->device_props));
+    }
     enum bst_err err = cuda_conv_plans(ask, be->device_props, &p, 1, &n);
     if (err && err != BST_E_UNSUPPORTED)
         return err;
