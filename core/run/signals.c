@@ -7,6 +7,11 @@
 #include <unistd.h>
 
 #include "core/base/alloc.h"
+#include "core/base/clock.h"
+
+/* Seconds. timeout(1) and others send a signal to the process and then to its group; that is not
+ * somebody who has lost patience. */
+#define TWICE_IS_ONCE 0.5
 
 struct bst_signals {
     pthread_t thread;
@@ -14,6 +19,7 @@ struct bst_signals {
     atomic_int *interrupt;
     int wake_fd;
     atomic_int asked;
+    double asked_at; /* this thread's */
     atomic_bool over;
     pthread_mutex_t lock;
     void (*usr1)(void *arg);
@@ -35,8 +41,13 @@ static void die_of(int sig)
 static void ask_to_end(struct bst_signals *s, int sig)
 {
     uint64_t one = 1;
-    if (atomic_exchange(&s->asked, sig))
+    double now = bst_clock_now();
+    if (atomic_exchange(&s->asked, sig)) {
+        if (now - s->asked_at < TWICE_IS_ONCE)
+            return;
         die_of(sig);
+    }
+    s->asked_at = now;
     atomic_store(s->interrupt, 1);
     ssize_t n = write(s->wake_fd, &one, sizeof one);
     (void)n;

@@ -96,11 +96,25 @@ def second_term_ends_at_once():
         r = p.start("d", data__train_count=100000, data__image_size=96, global_batch_size=2048, model__width=16)
         until(lambda: (r.dir / "run.json").exists(), "run.json")
         r.send(signal.SIGTERM)
-        time.sleep(0.05)
+        time.sleep(0.6)
         r.send(signal.SIGTERM)
         rc = r.process.wait(timeout=60)
         # Where the first one was quicker, its own code stands.
         check(rc in (-signal.SIGTERM, 75), f"ended with {rc}")
+
+
+def a_signal_that_comes_twice_is_one():
+    """timeout(1) sends it to the process and then to its group."""
+    with Place() as p:
+        whole = unbroken(p)
+        r = p.start("g")
+        r.wait_update(3)
+        r.send(signal.SIGTERM)
+        time.sleep(0.01)
+        r.send(signal.SIGTERM)
+        rc = r.process.wait(timeout=60)
+        check(rc == 75, f"ended with {rc}")
+        same_end(p, whole, p.start("g", resume=True).end())
 
 
 def hangup_is_ignored():
@@ -115,4 +129,4 @@ def hangup_is_ignored():
 
 if __name__ == "__main__":
     main(while_training, while_starting, while_evaluating, while_paused, while_saving, while_a_change_is_pending,
-         second_term_ends_at_once, hangup_is_ignored)
+         second_term_ends_at_once, a_signal_that_comes_twice_is_one, hangup_is_ignored)
