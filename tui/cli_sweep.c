@@ -115,6 +115,11 @@ static int create(const struct tui_call *c, char dir[512])
     int code = read_plan(c, &plan);
     if (code)
         return code;
+    for (int i = 0; i < c->cli->n_sets; i++)
+        if (!strncmp(c->cli->sets[i], "max_epochs=", 11) ||
+            !strncmp(c->cli->sets[i], "max_steps=", 10))
+            return tui_usage(c, "--set %s: how long a sweep's runs are is said by --epochs",
+                             c->cli->sets[i]);
     struct tui_run *r = bst_xalloc(sizeof *r);
     snprintf(epochs, sizeof epochs, "max_epochs=%.40s",
              tui_given(c, TUI_OPTION_EPOCHS) ? tui_value(c, TUI_OPTION_EPOCHS) : "5");

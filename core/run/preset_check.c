@@ -164,12 +164,14 @@ static void check_rate(const struct check *k)
 }
 
 static void complain_warmup(const struct check *k, struct bst_interval warmup,
-                            struct bst_interval length)
+                            struct bst_interval length, bool needs)
 {
     bool steps = warmup.unit == BST_UNIT_STEPS;
     enum bst_param_id id = steps ? BST_PARAM_warmup_steps : BST_PARAM_warmup_epochs;
     enum bst_param_id of = steps ? BST_PARAM_max_steps : BST_PARAM_max_epochs;
     double tenth = steps ? floor(length.value / 10) : length.value / 10;
+    if (steps && needs)
+        tenth = fmax(tenth, 1);
     bst_complain(k->c, at(k, id, of),
                  "%s: a warm-up of %g in a run of %g leaves nothing after it; shorten it, as with "
                  "--set %s=%g",
@@ -193,7 +195,7 @@ static void check_schedule(const struct check *k)
                      "lr_scheduler: multistep needs lr_milestones");
     if (warmup_known(k) && KNOWN(k, BST_PARAM_max_epochs, BST_PARAM_max_steps) &&
         warmup.unit == length.unit && warmup.value >= length.value)
-        complain_warmup(k, warmup, length);
+        complain_warmup(k, warmup, length, needs);
 }
 
 static void check_data(const struct check *k)

@@ -23,7 +23,7 @@ static void follow_settings(struct bst_session *s)
         .batch = (double)l->batch,
         .base_batch = (double)s->preset.lr_base_batch_size / (tokens > 0 ? tokens : 1),
         .unscaled = l->rule == BST_LR_RULE_NONE,
-        .micro = (double)l->split.micro,
+        .micro = bst_trainer_has_batch_norm(s->trainer) ? (double)l->split.micro : 0,
         .ranks = (int)s->env.ranks,
         .accumulate = (int)l->split.accumulate,
         .epochs = (double)l->schedule.total / dataset,

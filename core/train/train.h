@@ -175,6 +175,7 @@ void bst_trainer_choices(struct bst_trainer *t, struct bst_sb *out);
 void bst_trainer_take_choices(struct bst_trainer *t, const char *text);
 int64_t bst_trainer_n_parameters(const struct bst_trainer *t); /* numbers that are trained */
 int bst_trainer_classes(const struct bst_trainer *t);          /* outputs of the net */
+bool bst_trainer_has_batch_norm(const struct bst_trainer *t);
 /* The i-th sample that could not be read, both parts counted; false past the last. Several are
  * found in one update in the order of the ranks that were first. */
 bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_data_bad *out);

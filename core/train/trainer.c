@@ -358,6 +358,11 @@ uint64_t bst_trainer_optim_steps(const struct bst_trainer *t)
     return t->commits.steps;
 }
 
+bool bst_trainer_has_batch_norm(const struct bst_trainer *t)
+{
+    return t->ranks[0].params->state_bytes > 0; /* nothing else has statistics of its own */
+}
+
 int bst_trainer_classes(const struct bst_trainer *t)
 {
     return t->cfg.net_cfg.classes;

@@ -384,7 +384,7 @@ static const struct rule rules[BST_N_ADVICE_RULES] = {
         "lr *0.5", NULL, say_large, "gradients smaller than the weights"},
     [BST_ADVICE_BATCH_ABOVE_2048] = {BST_DIAG_BATCH_ABOVE_2048, batch_unscaled, 1, 1, 1e9, 1,
         "", unscaled_change, say_unscaled, "as much progress an epoch as the smaller batch makes"},
-    [BST_ADVICE_WARMUP_SHARE] = {BST_DIAG_WARMUP_SHARE, warmup_share, 1.001, 1, 1e9, 1,
+    [BST_ADVICE_WARMUP_SHARE] = {BST_DIAG_WARMUP_SHARE, warmup_share, 1.05, 1, 1e9, 1,
         "", share_change, say_share, "a warm-up of 5 to 10 % of the run"},
     [BST_ADVICE_BN_MICRO_SMALL] = {BST_DIAG_BN_MICRO_SMALL, bn_micro_small, 1, 1, 1e9, 1,
         "", micro_change, say_micro, "steadier batch statistics"},

@@ -42,7 +42,7 @@ enum bst_advice_rule {
 struct bst_advice_settings { /* in force */
     double batch, base_batch;
     bool unscaled; /* lr_scaling: none */
-    double micro;  /* the largest micro-batch */
+    double micro;  /* the largest micro-batch; 0 in a net without batch norm */
     int ranks, accumulate;
     double epochs, warmup_epochs; /* of the run, and of its warm-up */
     double dataset;               /* samples an epoch */

@@ -164,6 +164,12 @@ static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command
         *counted = value < 1 ? 1 : (uint64_t)value;
     }
     settle_batch(live, env);
+    if (live->batch > live->schedule.total)
+        return refuse(plan, BST_DIAG_BATCH_RANGE,
+                      bst_fail(BST_E_RANGE,
+                               "a batch of %" PRIu64
+                               " samples is more than the whole run's %" PRIu64,
+                               live->batch, live->schedule.total));
     bst_schedule_scale_peak(&live->schedule, bst_lr_rule_change(live->rule, was, *counted));
     return BST_OK;
 }

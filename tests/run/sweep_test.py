@@ -113,7 +113,8 @@ def a_batch_that_cannot_be():
 def what_is_refused():
     with Place() as p:
         for args, word in ((["quickstart", "--batch", "32,32"], "--batch"), (["quickstart", "--repeat", "0"], "--repeat"),
-                           (["quickstart", "--epochs", "x"], "max_epochs"), (["nothing"], "nothing"),
+                           (["quickstart", "--epochs", "x"], "max_epochs"),
+                           (["quickstart", "--set", "max_epochs=1"], "--epochs"), (["nothing"], "nothing"),
                            (["quickstart", "--delta", "-1"], "--delta"), ([], "sweep")):
             rc, out, err = p.cli("sweep", *args, "--run-dir", p.path / "w")
             check(rc == 2 and word in err, f"{args}: {rc} {err}")
