@@ -4,14 +4,13 @@ GPT-2's net as PyTorch is best at it: scaled_dot_product_attention, fused AdamW,
 (net and loss in one graph). Lines on standard input are "full N" and "rss", as of torch_train.py.
 """
 
-import os
-import resource
 import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from torch_serve import serve
 
 
 class Block(nn.Module):
@@ -74,18 +73,7 @@ def main():
         step(tokens, labels).backward()
         optimizer.step()
 
-    clock = time.process_time if os.environ.get("BENCH_CLOCK") == "processor" else time.perf_counter
-    update()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        if line.startswith("rss"):
-            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
-            continue
-        n = int(line.split()[1])
-        start = clock()
-        for _ in range(n):
-            update()
-        print(f"{clock() - start:.9f}", flush=True)
+    serve(update)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@ Trains on one generated batch in channels_last, MODE eager or compile. Lines on 
 "full N" and "rss"; the answer is seconds for N updates, or the process's peak resident bytes.
 """
 
-import os
-import resource
 import sys
-import time
 
 import torch
 from torch import nn
+
+from torch_serve import serve
 
 
 class Block(nn.Module):
@@ -87,18 +86,7 @@ def main():
         loss.backward()
         optimizer.step()
 
-    clock = time.process_time if os.environ.get("BENCH_CLOCK") == "processor" else time.perf_counter
-    update()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        if line.startswith("rss"):
-            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
-            continue
-        n = int(line.split()[1])
-        start = clock()
-        for _ in range(n):
-            update()
-        print(f"{clock() - start:.9f}", flush=True)
+    serve(update)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,22 @@ class Machine:
     def updates(self):
         return [m for m in self.lines("metrics.jsonl") if m["type"] == "update"]
 
+    def losses(self):
+        return [u["loss"] for u in self.updates()]
+
+    def whole(self, values):
+        """The losses of the run that nothing happens to."""
+        code, text = self.headless(name="whole", **values)
+        assert code == 0, text
+        return self.losses()
+
+    def goes_on(self, want):
+        """The run "cut", resumed without the fault, has the losses of the unbroken one."""
+        del self.env["BST_FAKE_FAIL"]
+        code, text = self.headless(preset=f"{self.dir}/preset.yaml", name="cut", extra=["--resume"])
+        assert code == 0, text
+        assert self.losses() == want
+
     def status(self):
         r = subprocess.run([BSTUNE, "status", "--json", "quickstart-1"], cwd=self.place,
                            env={**os.environ, **self.env}, capture_output=True, encoding="utf-8", timeout=60)
@@ -172,18 +188,13 @@ def context_lost():
     """A forward pass on device 2 meets an illegal address: rank 0's state is saved, and is what goes on."""
     values = {**SMALL, "max_epochs": 1, "warmup_epochs": 0, "global_batch_size": 32, "seed": 5}
     with Machine() as m:
-        code, text = m.headless(name="whole", **values)
-        assert code == 0, text
-        want = [u["loss"] for u in m.updates()]
+        want = m.whole(values)
         m.env["BST_FAKE_FAIL"] = "bst_softmax@2:12:late=700"
         code, text = m.headless(name="cut", **values)
         assert code == 1 and "BST-708" in text, (code, text)
         assert re.search(r"rank 2: GPU-[0-9a-f]{8}-.*CUDA error 700", text), text
         assert "saved at update 11" in text, text
-        del m.env["BST_FAKE_FAIL"]
-        code, text = m.headless(preset=f"{m.dir}/preset.yaml", name="cut", extra=["--resume"])
-        assert code == 0, text
-        assert [u["loss"] for u in m.updates()] == want
+        m.goes_on(want)
 
 
 def context_lost_in_the_console():
@@ -199,29 +210,22 @@ def optimizer_cut_short():
     values = {**SMALL, "max_epochs": 1, "warmup_epochs": 0, "global_batch_size": 32, "seed": 5,
               "checkpoint_interval": "5st", "weight_decay_all": "true"}  # one call of the optimizer an update
     with Machine() as m:
-        code, text = m.headless(name="whole", **values)
-        assert code == 0, text
-        want = [u["loss"] for u in m.updates()]
+        want = m.whole(values)
         m.env["BST_FAKE_FAIL"] = "bst_optim@2:12:late=700"
         code, text = m.headless(name="cut", **values)
         assert code == 1 and "BST-708" in text and "--resume goes on from update 10" in text, (code, text)
-        del m.env["BST_FAKE_FAIL"]
-        code, text = m.headless(preset=f"{m.dir}/preset.yaml", name="cut", extra=["--resume"])
-        assert code == 0, text
-        assert [u["loss"] for u in m.updates()] == want
+        m.goes_on(want)
 
 
 def an_update_taken_again():
     """A collective fails once: the same samples are taken again, by new communicators."""
     values = {**SMALL, "max_epochs": 1, "warmup_epochs": 0, "global_batch_size": 32, "seed": 5}
     with Machine() as m:
-        code, text = m.headless(name="whole", **values)
-        assert code == 0, text
-        want = [u["loss"] for u in m.updates()]
+        want = m.whole(values)
         m.env["BST_FAKE_FAIL"] = "ncclAllReduce@1:9:late=3"
         code, text = m.headless(name="cut", **values)
         assert code == 0 and "BST-707" in text, (code, text)
-        assert [u["loss"] for u in m.updates()] == want
+        assert m.losses() == want
 
 
 def chosen_devices():
