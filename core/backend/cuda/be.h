@@ -42,7 +42,6 @@ struct bst_be {
      */
     struct bst_plan_for plan_for;
     struct cuda_keep *answers; /* cuDNN's so far; NULL: the context runs */
-    bool no_sums;              /* it has refused some in fp32 */
     /* Small results, on the device and where they are read. */
     struct kern_loss *loss, *loss_host;
     bool loss_is_pending;

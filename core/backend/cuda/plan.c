@@ -67,16 +67,10 @@ static enum bst_err find_answer(struct bst_be *be, const struct cuda_conv_ask *a
     char key[CUDA_CONV_KEY];
 
     cuda_conv_key(ask, key);
-    /* Only the types of tensor cores have engines that make sums: in fp32 one refusal stands for
-     * all that would follow, a third of a second each. */
-    const bool stands = ask->sums && ask->type == CUDNN_DATA_FLOAT;
-    if (stands && be->no_sums)
-        return bst_fail(BST_E_UNSUPPORTED, "cuDNN makes no sums in fp32");
     if (!cuda_answers_find(be->answers, key, &a)) {
         BST_TRY(ask_cudnn(be, ask, &a));
         cuda_answers_add(be->answers, key, &a);
     }
-    be->no_sums |= stands && !a.accepted;
     if (!a.accepted)
         return bst_fail(BST_E_UNSUPPORTED, "cuDNN has no plan on that GPU for the convolution %s",
                         key);
