@@ -163,32 +163,36 @@ static void avg_pool_bwd(enum kern_type type, const struct kern_avg_pool_bwd *a)
             kern_avg_pool_bwd_at(a, type, i, c);
 }
 
-static void softmax_row(const struct kern_softmax *a, int64_t row, struct kern_row *out)
+static void softmax_row(const struct kern_softmax *a, enum kern_type type, int64_t row,
+                        struct kern_row *out)
 {
-    const float *z = a->z + row * a->classes;
+    const size_t at = (size_t)row * (size_t)a->classes;
+    float most = kern_load(a->z, type, at); /* dz may take z's place */
     int arg_max = 0;
     double sum = 0;
 
-    for (int i = 1; i < a->classes; i++)
-        arg_max = z[i] > z[arg_max] ? i : arg_max;
-    const float most = z[arg_max]; /* dz may take z's place */
+    for (int i = 1; i < a->classes; i++) {
+        const float v = kern_load(a->z, type, at + (size_t)i);
+
+        arg_max = v > most ? i : arg_max;
+        most = v > most ? v : most;
+    }
     for (int i = 0; i < a->classes; i++)
-        sum += (double)expf(z[i] - most);
+        sum += (double)expf(kern_load(a->z, type, at + (size_t)i) - most);
     for (int i = 0; i < a->classes; i++)
-        out->loss += kern_softmax_class(a, row, i, most, log(sum));
+        out->loss += kern_softmax_class(a, type, row, i, most, log(sum));
     out->correct = arg_max == a->labels[row];
 }
 
 static void softmax(enum kern_type type, const struct kern_softmax *a)
 {
-    (void)type;
     for (int64_t row = 0; row < a->n; row++) {
         struct kern_row out = {0, 0, (int32_t)kern_softmax_kind(a, row)};
 
         if (out.kind == KERN_ROW_COUNTS)
-            softmax_row(a, row, &out);
-        else if (out.kind == KERN_ROW_IGNORED && a->dz)
-            memset(a->dz + row * a->classes, 0, (size_t)a->classes * sizeof *a->dz);
+            softmax_row(a, type, row, &out);
+        for (int i = 0; out.kind == KERN_ROW_IGNORED && a->dz && i < a->classes; i++)
+            kern_store(a->dz, type, (size_t)(row * a->classes + i), 0);
         a->row[row] = out;
     }
 }
@@ -196,23 +200,23 @@ static void softmax(enum kern_type type, const struct kern_softmax *a)
 static void loss_sum(enum kern_type type, const struct kern_loss_sum *a)
 {
     struct kern_loss sum = {.bad_row = -1};
+    int64_t targets = 0, right = 0; /* of a sample */
 
     (void)type;
     for (int64_t i = 0; i < a->n; i++) {
         sum.sum += a->row[i].loss;
-        sum.correct += a->row[i].correct;
-        sum.targets += a->row[i].kind == KERN_ROW_COUNTS;
+        targets += a->row[i].kind == KERN_ROW_COUNTS;
+        right += a->row[i].correct;
         if (a->row[i].kind == KERN_ROW_BAD_LABEL && sum.bad_row < 0)
             sum.bad_row = i;
+        if ((i + 1) % a->per_sample)
+            continue;
+        sum.exact += targets && right == targets;
+        sum.targets += targets;
+        sum.correct += right;
+        targets = right = 0;
     }
     *a->loss = sum;
-}
-
-static void bias_grad(enum kern_type type, const struct kern_bias_grad *a)
-{
-    (void)type;
-    for (int k = 0; k < a->k; k++)
-        kern_bias_grad_at(a, k);
 }
 
 static void reorder(enum kern_type type, const struct kern_reorder *a)
@@ -355,6 +359,8 @@ static void accumulate(enum kern_type type, const struct kern_accumulate *a)
     for (int64_t i = 0; i < a->count; i++)
         a->dst[i] += a->src[i];
 }
+
+#include "tests/cuda/kern_host_seq.h"
 
 #define RUN(name, suffix, type)                                                                    \
     static void run_##name##suffix(dim3 grid, dim3 block, void *const *args)                       \

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/backend/cuda/kern_body.h"
+#include "core/backend/cuda/kern_seq_body.h"
 #include "core/base/rng.h"
 #include "tests/fakes/fake.h"
 
@@ -372,6 +372,202 @@ static void images_round_once_and_are_padded(void **state)
     }
 }
 
+/* Rows of `width` on both sides: k picks the fp32 numbers or those of 16 bits. */
+struct side {
+    enum kern_type type;
+    const void *in[3];
+    void *out;
+    float *saved, *partial;
+};
+
+static struct side side_of(struct pair *p, int k)
+{
+    static float saved[2][2 * MOST], partial[2][4 * MOST];
+    struct side s = {k ? p->type : KERN_F32,
+                     {NULL},
+                     k ? (void *)p->out16[0] : (void *)p->out[0],
+                     saved[k],
+                     partial[k]};
+
+    for (int i = 0; i < 3; i++)
+        s.in[i] = k ? (void *)p->in16[i] : (void *)p->in[i];
+    return s;
+}
+
+static void check_ln(struct pair *p, int64_t rows, int width)
+{
+    const int chunks = kern_chunks(rows, width);
+    struct side s[2] = {side_of(p, 0), side_of(p, 1)};
+
+    for (int k = 0; k < 2; k++) {
+        const struct kern_ln a = {s[k].in[0], p->channel[0], p->channel[1],
+                                  s[k].out,   s[k].saved,    rows,
+                                  width,      1e-5F,         1 / (float)width};
+        launch("ln", s[k].type, &a);
+    }
+    same(p, 0, rows * width, "ln", width);
+    assert_memory_equal(s[0].saved, s[1].saved, 2 * (size_t)rows * sizeof(float));
+    for (int k = 0; k < 2; k++) {
+        const struct kern_ln_sums sums = {s[k].in[1], s[k].in[0], s[k].saved, s[k].partial,
+                                          rows,       width,      chunks};
+        const struct kern_ln_bwd a = {s[k].in[1], s[k].in[0], p->channel[0], s[k].saved,
+                                      s[k].out,   rows,       width};
+        launch("ln_sums", s[k].type, &sums);
+        launch("ln_bwd", s[k].type, &a);
+    }
+    same(p, 0, rows * width, "ln_bwd", width);
+    assert_memory_equal(s[0].partial, s[1].partial, (size_t)(2 * chunks * width) * sizeof(float));
+    for (int k = 0; k < 2; k++) {
+        const struct kern_col_sums sums = {s[k].in[1], s[k].partial, rows, width, chunks};
+        launch("col_sums", s[k].type, &sums);
+    }
+    assert_memory_equal(s[0].partial, s[1].partial, (size_t)(2 * chunks * width) * sizeof(float));
+}
+
+static void layer_norm_rounds_once(void **state)
+{
+    static const int widths[] = {1, 3, 8, 17, 64};
+    static struct pair p;
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        fill(&p, half_types[i / 5], (uint64_t)i);
+        check_ln(&p, 1003 / widths[i % 5] + 3, widths[i % 5]);
+    }
+}
+
+/* Forward every row; back so that two rows have places, of which one has more than a piece. */
+static void check_embedding(struct pair *p, int width)
+{
+    enum { ROWS = 70, TABLE = 3 };
+    static const struct kern_embed_piece piece[] = {{1, 0, 64, 0}, {1, 64, 66, 1}, {2, 66, 70, -1}},
+                                         join = {1, 0, 2, -1};
+    int32_t order[ROWS], token[ROWS];
+    struct side s[2] = {side_of(p, 0), side_of(p, 1)};
+
+    for (int i = 0; i < ROWS; i++) {
+        order[i] = ROWS - 1 - i;
+        token[i] = i % TABLE;
+    }
+    for (int k = 0; k < 2; k++) {
+        float *dtable = s[k].saved;
+        const struct kern_embed a = {p->in[4], token, s[k].out, ROWS, ROWS - 5, width, 1.5};
+        struct kern_embed_bwd b = {s[k].in[0], order, piece, dtable, s[k].partial,
+                                   3,          width, 1.5,   true};
+        launch("embed", s[k].type, &a);
+        memcpy(dtable, p->in[3], MOST * sizeof *dtable);
+        launch("embed_bwd", s[k].type, &b);
+        b.dy = b.partial;
+        b.order = NULL;
+        b.piece = &join;
+        b.n = 1;
+        launch("embed_bwd", KERN_F32, &b);
+    }
+    same(p, 0, (int64_t)ROWS * width, "embed", width);
+    for (int i = (ROWS - 5) * width; i < ROWS * width; i++)
+        assert_int_equal(p->out16[0][i], 0);
+    assert_memory_equal(s[0].saved, s[1].saved, MOST * sizeof(float));
+    assert_memory_equal(s[0].saved, p->in[3], (size_t)width * sizeof(float)); /* no place */
+    assert_memory_equal(s[0].saved + 3 * width, p->in[3] + 3 * width, sizeof(float));
+    double sum = 0;
+    for (int i = 0; i < 66; i++)
+        sum += (double)p->in[0][order[i] * width];
+    assert_true(fabs((double)s[0].saved[width] - ((double)p->in[3][width] + 1.5 * sum)) < 1e-4);
+}
+
+static void check_positions(struct pair *p, int length, int width)
+{
+    enum { N = 3 };
+    const int64_t each = (int64_t)length * width;
+    struct side s[2] = {side_of(p, 0), side_of(p, 1)};
+
+    for (int k = 0; k < 2; k++) {
+        const struct kern_position a = {s[k].in[0], p->in[4], s[k].out, N * each, each};
+        const struct kern_position_bwd b = {s[k].in[0], s[k].saved, N, each, each + width, false};
+        launch("position", s[k].type, &a);
+        s[k].saved[each] = 1;
+        launch("position_bwd", s[k].type, &b);
+    }
+    same(p, 0, N * each, "position", width);
+    assert_memory_equal(s[0].saved, s[1].saved, (size_t)(each + width) * sizeof(float));
+    assert_true(s[0].saved[each] == 0);
+    for (int k = 0; k < 2; k++) {
+        const struct kern_sinusoid a = {s[k].in[0], s[k].out, N, length, width};
+        launch("sinusoid", s[k].type, &a);
+    }
+    same(p, 0, N * each, "sinusoid", width);
+    for (int k = 0; k < 2; k++) {
+        const struct kern_first_bwd a = {p->in[4], s[k].out, N, length, width};
+        launch("first_bwd", s[k].type, &a);
+    }
+    same(p, 0, N * each, "first_bwd", width);
+}
+
+static void embeddings_and_positions_round_once(void **state)
+{
+    static const int widths[] = {1, 3, 8, 17, 64};
+    static struct pair p;
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        fill(&p, half_types[i / 5], (uint64_t)i);
+        check_embedding(&p, widths[i % 5]);
+        fill(&p, half_types[i / 5], (uint64_t)i + 100);
+        check_positions(&p, 13, widths[i % 5]);
+    }
+}
+
+static void curves_round_once(void **state)
+{
+    static struct pair p;
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        fill(&p, half_types[i / 6], (uint64_t)i);
+        for (int k = 0; k < 2; k++) {
+            const struct side s = side_of(&p, k);
+            const struct kern_curve a = {(enum kern_curve_op)(i % 6), s.in[0], s.in[1], s.out,
+                                         1003};
+            launch("curve", s.type, &a);
+        }
+        same(&p, 0, 1003, "curve", i % 6);
+    }
+}
+
+/* Element by element what rng.h says of its sample, in groups or not. */
+static void dropout_draws_what_the_host_does(void **state)
+{
+    static const int lengths[] = {1, 5, 24, 103};
+    const struct kern_draw_state draw = {bst_philox_key(9, BST_RNG_DROPOUT), UINT64_C(1) << 40};
+    const uint64_t first = UINT64_C(77) << 40;
+    static struct pair p;
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const int length = lengths[i % 4];
+        fill(&p, half_types[i / 4], (uint64_t)i);
+        for (int k = 0; k < 2; k++) {
+            const struct side s = side_of(&p, k);
+            const struct kern_dropout a = {s.in[0],           s.out,  &draw, 3, length, first,
+                                           UINT32_C(1) << 30, 4.0 / 3};
+            launch("dropout", s.type, &a);
+        }
+        same(&p, 0, 3 * (int64_t)length, "dropout", length);
+        for (int n = 0; n < 3; n++) {
+            for (int j = 0; j < length; j++) {
+                uint32_t words[4];
+
+                bst_rng_blocks(9, BST_RNG_DROPOUT, (UINT64_C(1) << 40) + (uint64_t)n,
+                               first | (uint64_t)(j / 4), 1, words);
+                const float x = p.in[0][n * length + j];
+                const float want =
+                    words[j % 4] < UINT32_C(1) << 30 ? 0 : (float)((double)x * (4.0 / 3));
+                assert_true(p.out[0][n * length + j] == want);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +579,10 @@ int main(void)
         cmocka_unit_test(pooling_rounds_once),
         cmocka_unit_test(mean_pooling_rounds_once),
         cmocka_unit_test(images_round_once_and_are_padded),
+        cmocka_unit_test(layer_norm_rounds_once),
+        cmocka_unit_test(embeddings_and_positions_round_once),
+        cmocka_unit_test(curves_round_once),
+        cmocka_unit_test(dropout_draws_what_the_host_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,9 @@
 #include "core/graph/graph_seq.h"
 #include "tests/net/seq_nets.h"
 
+#ifndef SEQ_BACKEND /* beside ref */
+#define SEQ_BACKEND "cpu"
+#endif
 #define SAMPLES 4
 /* Single precision through a dozen layers. */
 #define ALLOWED 2e-5
@@ -150,7 +153,7 @@ static double distance(const struct run *got, const struct run *want)
 /* 70 positions do not fill two tiles of 64. */
 static void backends_agree(void **state)
 {
-    static const char *const backends[] = {"ref", "cpu"};
+    static const char *const backends[] = {"ref", SEQ_BACKEND};
     static const struct bst_compile_opts ways[] = {
         {0}, {.no_alias = true}, {.no_fuse = true}, {.no_fuse = true, .no_alias = true}};
     (void)state;
@@ -183,7 +186,7 @@ static void split_moves_nothing(void **state)
         const struct bst_compile_opts o = {0};
         struct run whole = run_net("ref64", &kinds[i], &how, &o, 1);
         struct run halves = run_net("ref64", &kinds[i], &how, &o, 2);
-        struct run quarters = run_net("cpu", &kinds[i], &how, &o, 4);
+        struct run quarters = run_net(SEQ_BACKEND, &kinds[i], &how, &o, 4);
         assert_true(distance(&halves, &whole) < 1e-14);
         assert_true(distance(&quarters, &whole) < ALLOWED);
         bst_free(whole.x);
@@ -194,7 +197,7 @@ static void split_moves_nothing(void **state)
 
 static void second_runs_drop_the_same(void **state)
 {
-    static const char *const backends[] = {"ref", "cpu"};
+    static const char *const backends[] = {"ref", SEQ_BACKEND};
     (void)state;
     for (int i = 0; i < 4; i++) {
         const struct seq_net how = {.length = 17, .layers = 2, .drop = 0.3};
@@ -232,7 +235,7 @@ static size_t arena_of(const char *backend, int length, bool recompute)
 
 static void memory_grows_with_length(void **state)
 {
-    static const char *const backends[] = {"ref", "cpu"};
+    static const char *const backends[] = {"ref", SEQ_BACKEND};
     (void)state;
     for (int i = 0; i < 4; i++) {
         for (int t = 512; t <= 4096; t *= 2) {
@@ -278,7 +281,7 @@ static void missing_operation_is_named(void **state)
 /* A token or a label that does not exist names its place, on every backend. */
 static void bad_tokens_are_refused(void **state)
 {
-    static const char *const backends[] = {"ref", "cpu"};
+    static const char *const backends[] = {"ref", SEQ_BACKEND};
     (void)state;
     for (int i = 0; i < 4; i++) {
         const struct seq_net how = {.length = 5, .layers = 1};
@@ -327,7 +330,7 @@ static void answers_are_right_as_a_whole(void **state)
     static const struct {
         int valid, exact, correct, targets;
     } want[] = {{6, 3, 11, 13}, {5, 2, 8, 10}, {4, 2, 8, 10}, {1, 1, 3, 3}, {0, 0, 0, 0}};
-    static const char *const backends[] = {"ref", "ref64", "cpu"};
+    static const char *const backends[] = {"ref", "ref64", SEQ_BACKEND};
     double identity[V * V] = {0};
     (void)state;
     for (int i = 0; i < V; i++)

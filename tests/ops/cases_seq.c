@@ -153,6 +153,29 @@ static void build_position(struct rig *r, const struct op_case *oc, const struct
     rig_output(r, vy);
 }
 
+/* What stands between: the sum of a residual branch, cut at 0, and back. */
+static void build_between(struct rig *r, const struct op_case *oc, const struct op_size *s,
+                          unsigned variant)
+{
+    struct bst_shape y = seq_shape(s, s->c);
+    start(r, s, variant);
+    int vx = rig_input(r, &y), vr = rig_input(r, &y), dy = rig_input(r, &y);
+    int sum = rig_value(r, &y, false), vy = rig_value(r, &y, false), dx = rig_value(r, &y, false);
+    struct bst_instr *in = add(r, oc, BST_I_ADD);
+    bst_instr_read(in, vx);
+    bst_instr_read(in, vr);
+    bst_instr_write(in, sum);
+    in = add(r, oc, BST_I_RELU_FWD);
+    bst_instr_read(in, sum);
+    bst_instr_write(in, vy);
+    in = add(r, oc, BST_I_RELU_BWD);
+    bst_instr_read(in, dy);
+    bst_instr_read(in, vy);
+    bst_instr_write(in, dx);
+    rig_output(r, vy);
+    rig_output(r, dx);
+}
+
 /* y <- x */
 static void build_plain(struct rig *r, const struct op_case *oc, const struct op_size *s,
                         unsigned variant, enum bst_instr_op op)
@@ -344,12 +367,12 @@ static double pairs(const struct op_size *s)
 #define SEQ(label, builder, bits, n_terms, allowed)                                                \
     {                                                                                              \
         .name = label, .build = builder, .flags = bits, .sequence = true, .terms = n_terms,        \
-        .budget = allowed                                                                          \
+        .budget = allowed, .roundings = 1                                                          \
     }
 #define STEADY(label, builder, bits, n_terms, allowed)                                             \
     {                                                                                              \
         .name = label, .build = builder, .flags = bits, .sequence = true, .terms = n_terms,        \
-        .budget = allowed, .steady = true                                                          \
+        .budget = allowed, .steady = true, .roundings = 1                                          \
     }
 #define ATTN(label, bits)                                                                          \
     {                                                                                              \
@@ -361,26 +384,38 @@ static double pairs(const struct op_size *s)
 #define MANY(label, builder, bits, n_terms, same)                                                  \
     {                                                                                              \
         .name = label, .build = builder, .flags = bits, .sequence = true, .terms = n_terms,        \
-        .budget = 2, .steady = same, .many = true                                                  \
+        .budget = 2, .steady = same, .many = true, .roundings = 1                                  \
+    }
+/* With a GELU behind, whose slope is 1.13 at most, what goes into it is rounded and what comes out.
+ */
+#define GELU(label, bits)                                                                          \
+    {                                                                                              \
+        .name = label, .build = build_linear_fwd, .flags = BST_IF_GELU | (bits), .sequence = true, \
+        .terms = features, .budget = 2, .roundings = 3                                             \
+    }
+#define MANY_GELU(label, bits)                                                                     \
+    {                                                                                              \
+        .name = label, .build = build_linear_fwd, .flags = BST_IF_GELU | (bits), .sequence = true, \
+        .terms = features, .budget = 2, .steady = true, .many = true, .roundings = 3               \
     }
 const struct op_case op_seq_cases[] = {
     SEQ("seq_linear_fwd", build_linear_fwd, 0, features, 2),
-    SEQ("seq_linear_fwd+gelu", build_linear_fwd, BST_IF_GELU | IN_OUT | TANH, features, 2),
-    SEQ("seq_linear_fwd+gelu infer", build_linear_fwd, BST_IF_GELU | NO_BIAS | INFER, features, 2),
+    GELU("seq_linear_fwd+gelu", IN_OUT | TANH),
+    GELU("seq_linear_fwd+gelu infer", NO_BIAS | INFER),
     SEQ("seq_linear_fwd in_out", build_linear_fwd, IN_OUT | NO_BIAS, features, 2),
     SEQ("seq_linear_bwd", build_linear_bwd, 0, most, 2),
     SEQ("seq_linear_bwd in_out", build_linear_bwd, IN_OUT, most, 2),
     SEQ("seq_linear_bwd no_bias", build_linear_bwd, NO_BIAS, most, 2),
     MANY("many_linear_fwd", build_linear_fwd, 0, features, true),
-    MANY("many_linear_fwd+gelu", build_linear_fwd, BST_IF_GELU | IN_OUT | TANH, features, true),
-    MANY("many_linear_fwd+gelu infer", build_linear_fwd, BST_IF_GELU | NO_BIAS | INFER, features,
-         true),
+    MANY_GELU("many_linear_fwd+gelu", IN_OUT | TANH),
+    MANY_GELU("many_linear_fwd+gelu infer", NO_BIAS | INFER),
     MANY("many_linear_bwd", build_linear_bwd, 0, most, false),
     MANY("many_linear_bwd in_out", build_linear_bwd, IN_OUT, most, false),
     MANY("many_linear tied", build_tied, NO_BIAS, most, false),
     STEADY("embed", build_embed, 0, positions, 2),
     SEQ("embed+linear tied", build_tied, NO_BIAS, positions, 2),
     STEADY("position", build_position, 0, positions, 2),
+    STEADY("seq_add relu", build_between, 0, one, 2),
     STEADY("sinusoid", build_sinusoid, 0, one, 2),
     STEADY("ln", build_ln, 0, most, 4),
     STEADY("ln infer", build_ln, INFER, features, 4),
@@ -403,6 +438,7 @@ const struct op_case op_seq_cases[] = {
      .large = true,
      .steady = true,
      .terms = features,
-     .budget = 4},
+     .budget = 4,
+     .roundings = 1},
 };
 const int n_op_seq_cases = sizeof op_seq_cases / sizeof op_seq_cases[0];

@@ -18,6 +18,7 @@ enum {
     CUDA_ALIGNMENT = 256,
     CUDA_LT_WORKSPACE_MOST = 4 << 20,
     CUDA_SUM_CHUNK = 8 << 20, /* of blocks that are added up */
+    CUDA_LOSSES = 2,
 };
 
 struct cuda_link;
@@ -42,14 +43,17 @@ struct bst_be {
      */
     struct bst_plan_for plan_for;
     struct cuda_keep *answers; /* cuDNN's so far; NULL: the context runs */
-    /* Small results, on the device and where they are read. */
+    /* Small results, on the device and where they are read: of the loss and of a second one. */
     struct kern_loss *loss, *loss_host;
-    bool loss_is_pending;
-    int64_t loss_per_sample;    /* rows */
-    double *sums, *sums_host;   /* on the device with the partial sums behind them */
-    float *sum_chunk;           /* CUDA_SUM_CHUNK bytes, made when first needed */
-    struct kern_scaler *scaler; /* on the device: what one commit leaves to the next */
-    struct cuda_update *update; /* optim.c's, made when first needed */
+    bool loss_is_pending[CUDA_LOSSES];
+    int64_t loss_per_sample;      /* rows */
+    struct kern_draw_state *draw; /* on the device: what dropout draws from */
+    struct kern_draw_state drawn; /* what it was set to, */
+    bool is_drawn;                /* once it was */
+    double *sums, *sums_host;     /* on the device with the partial sums behind them */
+    float *sum_chunk;             /* CUDA_SUM_CHUNK bytes, made when first needed */
+    struct kern_scaler *scaler;   /* on the device: what one commit leaves to the next */
+    struct cuda_update *update;   /* optim.c's, made when first needed */
 };
 
 /* How a tensor lies in memory. Plain is fp32 in the order of the shape; every other layout has the
@@ -79,6 +83,7 @@ struct cuda_product {
 };
 
 struct cuda_segment;
+struct cuda_sorted;
 
 /* What describe() leaves in an instruction. */
 struct cuda_handle {
@@ -91,7 +96,8 @@ struct cuda_handle {
     struct cuda_form other; /* of a second one */
     int chunks;
     size_t workspace;  /* bytes of the scratch that are the library's; the instruction's follow */
-    int64_t factor[2]; /* elements of a product's */
+    int64_t factor[2]; /* elements of a product's that are rounded into the scratch; or 0 */
+    struct cuda_sorted *sorted; /* embed.c's, on the host */
 };
 
 struct cuda_op {
@@ -105,7 +111,10 @@ extern const struct cuda_op cuda_op_image, cuda_op_conv_fwd, cuda_op_conv_bwd_da
     cuda_op_conv_bwd_weight, cuda_op_bn_train, cuda_op_bn_infer, cuda_op_bn_bwd, cuda_op_relu_fwd,
     cuda_op_relu_bwd, cuda_op_add, cuda_op_max_pool_fwd, cuda_op_max_pool_bwd, cuda_op_avg_pool_fwd,
     cuda_op_avg_pool_bwd, cuda_op_linear_fwd, cuda_op_linear_bwd_data, cuda_op_linear_bwd_weight,
-    cuda_op_softmax_ce, cuda_op_reorder;
+    cuda_op_softmax_ce, cuda_op_embed_fwd, cuda_op_embed_bwd, cuda_op_position_fwd,
+    cuda_op_position_bwd, cuda_op_sinusoid, cuda_op_ln_fwd, cuda_op_ln_bwd, cuda_op_gelu_fwd,
+    cuda_op_gelu_bwd, cuda_op_tanh_fwd, cuda_op_tanh_bwd, cuda_op_first_fwd, cuda_op_first_bwd,
+    cuda_op_dropout, cuda_op_reorder;
 
 static inline const struct bst_shape *cuda_src_shape(const struct bst_program *p,
                                                      const struct bst_instr *in, int k)
@@ -139,6 +148,20 @@ static inline int64_t cuda_rows(const struct bst_shape *s)
     for (int i = 0; i < s->rank - 1; i++)
         rows *= s->d[i];
     return rows;
+}
+
+/* Sequences, [N, T, D], lie dense in the context's type; matrices, vectors and all that belongs to
+ * a parameter in fp32. */
+static inline enum kern_type cuda_seq_type(const struct bst_be *be, const struct bst_shape *s)
+{
+    return s->rank == 3 ? be->type : KERN_F32;
+}
+
+static inline uint32_t cuda_seq_layout(const struct bst_be *be, const struct bst_shape *s)
+{
+    const enum kern_type type = cuda_seq_type(be, s);
+
+    return type == KERN_F32 ? BST_LAYOUT_PLAIN : cuda_layout(type, CUDA_PAD_NONE);
 }
 
 static inline size_t cuda_round_up(size_t bytes)
@@ -184,10 +207,13 @@ static inline bool cuda_is_mixed(const struct bst_be *be)
 }
 
 /* product.c: D = op(A) · op(B) [+ bias, one a row of D], column-major as cuBLASLt counts: A is m×k,
- * B k×n, D m×n after their transpositions. A and B are of the context's type, D and bias fp32. */
+ * B k×n, D m×n after their transpositions. A and B are of the context's type, D and bias of
+ * `result`: fp32 or the same. */
 struct cuda_product_ask {
     bool transpose_a, transpose_b, bias;
+    enum kern_type result;
     int64_t m, n, k;
+    int64_t skip_a, skip_d; /* reals that A and D begin behind a buffer's start: their alignment */
 };
 BST_MUST_USE enum bst_err cuda_product_init(struct bst_be *be, const struct cuda_product_ask *ask,
                                             struct cuda_product *out);
@@ -195,6 +221,17 @@ void cuda_product_fini(struct cuda_product *p); /* a zeroed one is fine */
 BST_MUST_USE enum bst_err cuda_product_run(struct bst_be *be, const struct cuda_product *p,
                                            const void *a, const void *b, void *d, const void *bias,
                                            bool add, void *workspace);
+
+/* embed.c */
+void cuda_sorted_free(struct cuda_sorted *s); /* NULL is fine */
+
+/* curve.c: what dropout draws from is the step's, from here on in the stream. Asks for nothing
+ * where it is already; so a stretch that draws can be captured behind it. */
+enum bst_err cuda_draw_ready(struct bst_be *be, const struct bst_step *step);
+
+/* Fills in both ends of an instruction over sequences: every value as cuda_seq_layout() has it. */
+void cuda_seq_layouts(const struct bst_be *be, const struct bst_program *p,
+                      const struct bst_instr *in, struct bst_wants *w);
 
 /* loss.c: waits for what the program asked for and gives its loss to the step. */
 enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step);

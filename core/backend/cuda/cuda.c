@@ -23,6 +23,20 @@ static const struct cuda_op *const ops[BST_I_N_OPS] = {
     [BST_I_LINEAR_BWD_DATA] = &cuda_op_linear_bwd_data,
     [BST_I_LINEAR_BWD_WEIGHT] = &cuda_op_linear_bwd_weight,
     [BST_I_SOFTMAX_CE] = &cuda_op_softmax_ce,
+    [BST_I_EMBED_FWD] = &cuda_op_embed_fwd,
+    [BST_I_EMBED_BWD] = &cuda_op_embed_bwd,
+    [BST_I_POSITION_FWD] = &cuda_op_position_fwd,
+    [BST_I_POSITION_BWD] = &cuda_op_position_bwd,
+    [BST_I_SINUSOID] = &cuda_op_sinusoid,
+    [BST_I_LN_FWD] = &cuda_op_ln_fwd,
+    [BST_I_LN_BWD] = &cuda_op_ln_bwd,
+    [BST_I_GELU_FWD] = &cuda_op_gelu_fwd,
+    [BST_I_GELU_BWD] = &cuda_op_gelu_bwd,
+    [BST_I_TANH_FWD] = &cuda_op_tanh_fwd,
+    [BST_I_TANH_BWD] = &cuda_op_tanh_bwd,
+    [BST_I_FIRST_FWD] = &cuda_op_first_fwd,
+    [BST_I_FIRST_BWD] = &cuda_op_first_bwd,
+    [BST_I_DROPOUT] = &cuda_op_dropout,
     [BST_I_REORDER] = &cuda_op_reorder,
 };
 
@@ -36,6 +50,7 @@ static void release(struct bst_be *be, void *handle)
     cuda_dnn_plan_fini(&h->plan);
     cuda_dnn_plan_fini(&h->plan_add);
     cuda_product_fini(&h->product);
+    cuda_sorted_free(h->sorted);
     bst_free(h);
 }
 

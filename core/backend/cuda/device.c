@@ -193,10 +193,11 @@ static enum bst_err open_scaler(struct bst_be *be)
 static enum bst_err open_small(struct bst_be *be)
 {
     BST_TRY(open_scaler(be));
-    BST_TRY(cuda_fail(cudaMalloc((void **)&be->loss, sizeof *be->loss), "cuda"));
-    BST_TRY(cuda_fail(
-        cudaHostAlloc((void **)&be->loss_host, sizeof *be->loss_host, cudaHostAllocDefault),
-        "cuda: pinned memory"));
+    BST_TRY(cuda_fail(cudaMalloc((void **)&be->loss, CUDA_LOSSES * sizeof *be->loss), "cuda"));
+    BST_TRY(cuda_fail(cudaHostAlloc((void **)&be->loss_host, CUDA_LOSSES * sizeof *be->loss_host,
+                                    cudaHostAllocDefault),
+                      "cuda: pinned memory"));
+    BST_TRY(cuda_fail(cudaMalloc((void **)&be->draw, sizeof *be->draw), "cuda"));
     BST_TRY(cuda_fail(cudaMalloc((void **)&be->sums, (KERN_SQUARES_BLOCKS + 1) *
                                                          KERN_SQUARES_TENSORS * sizeof *be->sums),
                       "cuda"));
@@ -247,6 +248,7 @@ void cuda_close(struct bst_be *be)
         return;
     cudaFree(be->loss);
     cudaFreeHost(be->loss_host);
+    cudaFree(be->draw);
     cudaFree(be->sums);
     cudaFreeHost(be->sums_host);
     cudaFree(be->sum_chunk);

@@ -101,7 +101,6 @@ FLAT(avg_pool_bwd, a->n * a->pixels * a->c)
 FLAT(cast, groups(a->count))
 BLOCKS(softmax, (unsigned)a->n)
 BLOCKS(loss_sum, 1)
-FLAT(bias_grad, a->k)
 FLAT(reorder, a->n * a->pixels * a->c_dst)
 FLAT(sgd, a->count)
 FLAT(keep, a->count)
@@ -116,6 +115,45 @@ cudaError_t kern_run_grad_squares(cudaStream_t stream, enum kern_type type,
     const dim3 grid = {KERN_SQUARES_BLOCKS, (unsigned)a->n, 1};
 
     return kern_start(KERN_ID_grad_squares, type, grid, line(KERN_THREADS), a, stream);
+}
+
+/* --- of sequences --- */
+
+/* Threads for elements in rows of `width`: kern_seq.cuh's by_rows(). */
+static int64_t in_rows(int64_t count, int64_t width)
+{
+    return width % KERN_GROUP ? count : count / KERN_GROUP;
+}
+
+static int64_t warps(int64_t rows)
+{
+    enum { WARP = 32 };
+    return rows * WARP;
+}
+
+FLAT(embed, in_rows(a->rows * a->width, a->width))
+FLAT(position, in_rows(a->count, a->per_sample))
+FLAT(position_bwd, in_rows(a->count, a->count % KERN_GROUP ? 1 : a->per_sample))
+FLAT(sinusoid, (int64_t)a->length * a->width)
+FLAT(ln, warps(a->rows))
+FLAT(ln_bwd, warps(a->rows))
+REDUCE(ln_sums)
+REDUCE(col_sums)
+FLAT(col_finish, a->c)
+FLAT(curve, groups(a->count))
+BLOCKS(draw, 1)
+FLAT(dropout, a->n *(a->per_sample % KERN_GROUP ? (a->per_sample + 3) / 4 : groups(a->per_sample)))
+FLAT(first, a->n * a->width)
+FLAT(first_bwd, a->n * a->length * a->width)
+
+/* A piece a block, of as many warps as its features keep busy. */
+cudaError_t kern_run_embed_bwd(cudaStream_t stream, enum kern_type type,
+                               const struct kern_embed_bwd *a)
+{
+    const int64_t items = in_rows(a->width, a->width), most = KERN_THREADS;
+    const unsigned threads = (unsigned)((items < most ? items + 31 : most) / 32 * 32);
+
+    return kern_start(KERN_ID_embed_bwd, type, line((unsigned)a->n), line(threads), a, stream);
 }
 
 /* Norms have as many partial sums as blocks. */

@@ -64,7 +64,7 @@ static __device__ __forceinline__ void reduce_rows(const Args &a, float *partial
     if (c < a.c) {
         Sums sums(a, c);
         for (int64_t r = from + threadIdx.y; r < to; r += blockDim.y)
-            sums.add(a, (size_t)(r * a.c + c), sum);
+            sums.add(a, r, (size_t)(r * a.c + c), sum);
     }
 #pragma unroll
     for (int k = 0; k < V; k++) {
@@ -104,7 +104,7 @@ template <kern_type T, int V> struct stats {
         for (int k = 0; k < V; k++)
             x0[k] = kern_load(a.x, T, c + k);
     }
-    __device__ void add(const kern_bn_stats &a, size_t i, kern_pair *sum)
+    __device__ void add(const kern_bn_stats &a, int64_t, size_t i, kern_pair *sum)
     {
         const kern_oct x = kern_load_oct(a.x, T, i, V);
 #pragma unroll
@@ -145,7 +145,7 @@ template <kern_type T, int V> struct bwd_sums {
         for (int k = 0; k < V; k++)
             f[k] = kern_affine_of(&a.g.bn, c + k);
     }
-    __device__ void add(const kern_bn_bwd_sums &a, size_t i, kern_pair *sum)
+    __device__ void add(const kern_bn_bwd_sums &a, int64_t, size_t i, kern_pair *sum)
     {
         kern_oct x, d;
 
@@ -265,89 +265,142 @@ static __device__ __forceinline__ double block_sum(double x)
     return part[0];
 }
 
-/* Place of a row's first largest logit. */
-static __device__ __forceinline__ int block_arg_max(const float *z, int n)
+/* Place of a row's first largest logit, elements [at, at + n) of z. */
+template <kern_type T>
+static __device__ __forceinline__ int block_arg_max(const void *z, size_t at, int n)
 {
     __shared__ int best[KERN_THREADS];
+    __shared__ float value[KERN_THREADS];
     int mine = -1;
+    float most = 0;
 
     for (int i = threadIdx.x; i < n; i += KERN_THREADS) {
-        if (mine < 0 || z[i] > z[mine])
+        const float v = kern_load(z, T, at + i);
+
+        if (mine < 0 || v > most) {
             mine = i;
+            most = v;
+        }
     }
     best[threadIdx.x] = mine;
+    value[threadIdx.x] = most;
     __syncthreads();
     for (int half = KERN_THREADS / 2; half; half /= 2) {
         if ((int)threadIdx.x < half) {
             const int a = best[threadIdx.x], b = best[threadIdx.x + half];
+            const float va = value[threadIdx.x], vb = value[threadIdx.x + half];
 
-            if (b >= 0 && (a < 0 || z[b] > z[a] || (z[b] == z[a] && b < a)))
+            if (b >= 0 && (a < 0 || vb > va || (vb == va && b < a))) {
                 best[threadIdx.x] = b;
+                value[threadIdx.x] = vb;
+            }
         }
         __syncthreads();
     }
     return best[0];
 }
 
-/* A row a block. */
-static __device__ __forceinline__ void softmax(const kern_softmax &a)
+/* A row a block; its kind is settled. */
+template <kern_type T>
+static __device__ __forceinline__ void softmax_row(const kern_softmax &a, int64_t row)
+{
+    const size_t at = (size_t)row * a.classes;
+    const int arg_max = block_arg_max<T>(a.z, at, a.classes);
+    const float most = kern_load(a.z, T, at + arg_max);
+    double sum = 0;
+
+    for (int i = threadIdx.x; i < a.classes; i += KERN_THREADS)
+        sum += (double)expf(kern_load(a.z, T, at + i) - most);
+    const double log_sum = log(block_sum(sum)); /* all have read z: dz may take its place */
+    sum = 0;
+#pragma unroll 1 /* or registers run out */
+    for (int i = threadIdx.x; i < a.classes; i += KERN_THREADS)
+        sum += kern_softmax_class(&a, T, row, i, most, log_sum);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) {
+        a.row[row].loss = sum;
+        a.row[row].correct = arg_max == a.labels[row];
+    }
+}
+
+template <kern_type T> static __device__ __forceinline__ void softmax(const kern_softmax &a)
 {
     const int64_t row = blockIdx.x;
-    const float *z = a.z + row * a.classes;
-    kern_row out = {0, 0, kern_softmax_kind(&a, row)};
+    const kern_row_kind kind = kern_softmax_kind(&a, row);
 
-    if (out.kind == KERN_ROW_IGNORED) {
-        for (int i = threadIdx.x; a.dz && i < a.classes; i += KERN_THREADS)
-            a.dz[row * a.classes + i] = 0;
-    } else if (out.kind == KERN_ROW_COUNTS) {
-        const int arg_max = block_arg_max(z, a.classes);
-        const float most = z[arg_max];
-        double sum = 0, loss = 0;
-
-        for (int i = threadIdx.x; i < a.classes; i += KERN_THREADS)
-            sum += (double)expf(z[i] - most);
-        const double log_sum = log(block_sum(sum)); /* all have read z: dz may take its place */
-        for (int i = threadIdx.x; i < a.classes; i += KERN_THREADS)
-            loss += kern_softmax_class(&a, row, i, most, log_sum);
-        out.loss = block_sum(loss);
-        out.correct = arg_max == a.labels[row];
+    if (kind == KERN_ROW_COUNTS) {
+        softmax_row<T>(a, row);
+    } else if (threadIdx.x == 0) {
+        a.row[row].loss = 0;
+        a.row[row].correct = 0;
     }
+    if (kind == KERN_ROW_IGNORED)
+        for (int i = threadIdx.x; a.dz && i < a.classes; i += KERN_THREADS)
+            kern_store(a.dz, T, (size_t)(row * a.classes + i), 0);
     if (threadIdx.x == 0)
-        a.row[row] = out;
+        a.row[row].kind = kind;
+}
+
+/* Of the samples that a warp takes: how many have targets, and every one of them right; its first
+ * lane says so. */
+static __device__ __forceinline__ int exact_of_warp(const kern_loss_sum &a)
+{
+    const int lane = threadIdx.x % 32, warps = KERN_THREADS / 32;
+    int exact = 0;
+
+    for (int64_t s = threadIdx.x / 32; s < a.samples; s += warps) {
+        bool some = false, wrong = false;
+
+        for (int64_t i = s * a.per_sample + lane; i < (s + 1) * a.per_sample; i += 32) {
+            const bool counts = a.row[i].kind == KERN_ROW_COUNTS;
+
+            some |= counts;
+            wrong |= counts && !a.row[i].correct;
+        }
+        const bool has = __any_sync(0xffffffffu, some);
+        exact += has && !__any_sync(0xffffffffu, wrong);
+    }
+    return lane ? 0 : exact;
+}
+
+/* First row with a label that is no class, or n. */
+static __device__ __forceinline__ int64_t first_bad_row(const kern_loss_sum &a)
+{
+    __shared__ int64_t first_bad[KERN_THREADS];
+    int64_t bad = a.n;
+
+    for (int64_t i = threadIdx.x; i < a.n && bad == a.n; i += KERN_THREADS)
+        bad = a.row[i].kind == KERN_ROW_BAD_LABEL ? i : bad;
+    first_bad[threadIdx.x] = bad;
+    __syncthreads();
+    for (int i = 0; i < KERN_THREADS; i++)
+        bad = first_bad[i] < bad ? first_bad[i] : bad;
+    return bad;
 }
 
 static __device__ __forceinline__ void loss_sum(const kern_loss_sum &a)
 {
-    __shared__ int64_t first_bad[KERN_THREADS];
     double sum = 0, correct = 0, targets = 0; /* whole numbers, exact in doubles */
-    int64_t bad = a.n;
 
     for (int64_t i = threadIdx.x; i < a.n; i += KERN_THREADS) {
         sum += a.row[i].loss;
         correct += a.row[i].correct;
         targets += a.row[i].kind == KERN_ROW_COUNTS;
-        if (a.row[i].kind == KERN_ROW_BAD_LABEL && i < bad)
-            bad = i;
     }
     sum = block_sum(sum);
     correct = block_sum(correct);
     targets = block_sum(targets);
-    first_bad[threadIdx.x] = bad;
-    __syncthreads();
     if (threadIdx.x == 0) {
-        for (int i = 1; i < KERN_THREADS; i++)
-            bad = first_bad[i] < bad ? first_bad[i] : bad;
         a.loss->sum = sum;
         a.loss->correct = (int64_t)correct;
         a.loss->targets = (int64_t)targets;
+    }
+    const double exact = block_sum(exact_of_warp(a));
+    const int64_t bad = first_bad_row(a);
+    if (threadIdx.x == 0) {
+        a.loss->exact = (int64_t)exact;
         a.loss->bad_row = bad < a.n ? bad : -1;
     }
-}
-
-static __device__ __forceinline__ void bias_grad(const kern_bias_grad &a)
-{
-    for (int64_t k = first_item(); k < a.k; k += all_threads())
-        kern_bias_grad_at(&a, (int)k);
 }
 
 static __device__ __forceinline__ void reorder(const kern_reorder &a)
@@ -503,6 +556,8 @@ static __device__ __forceinline__ void accumulate(const kern_accumulate &a)
     for (int64_t i = first_item(); i < a.count; i += all_threads())
         a.dst[i] += a.src[i];
 }
+
+#include "core/backend/cuda/kern_seq.cuh"
 
 #define ENTRY(name, suffix, body)                                                                  \
     extern "C" __global__ void __launch_bounds__(KERN_THREADS)                                     \

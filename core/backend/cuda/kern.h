@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "core/backend/cuda/kern16.h"
+#include "core/backend/cuda/kern_seq.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -146,6 +147,7 @@ struct kern_row { /* of softmax cross-entropy, one a target */
 struct kern_loss { /* of a micro-batch, on the device until it is read */
     double sum;
     int64_t correct, targets;
+    int64_t exact;   /* samples that have targets, and whose every one is right */
     int64_t bad_row; /* first row with a label that is no class, or -1 */
 };
 /* dz (may be NULL) = (p - target) · grad_scale; 0 in rows past n_valid or with the label `ignored`
@@ -153,27 +155,19 @@ struct kern_loss { /* of a micro-batch, on the device until it is read */
 struct kern_scaler;
 struct kern_softmax {
     const struct kern_scaler *scaler; /* dz is multiplied by its scale; NULL: by nothing */
-    const float *z;
+    const void *z;
     const int32_t *labels;
-    float *dz;
+    void *dz;
     struct kern_row *row;
     int64_t n, n_valid;
     int classes, ignored;
-    float smoothing;
+    double every, own; /* the target: what every class has of it, and the label's own beside */
     double grad_scale;
 };
 struct kern_loss_sum {
     const struct kern_row *row;
     struct kern_loss *loss;
-    int64_t n;
-};
-
-struct kern_bias_grad { /* db[k] (+)= Σₙ dy[n][k] */
-    const float *dy;
-    float *db;
-    int64_t n;
-    int k;
-    bool add;
+    int64_t n, samples, per_sample; /* n = samples · per_sample */
 };
 
 /* The same numbers in another order and type. A tensor is [n][c][pixels], its channels first or
@@ -304,9 +298,10 @@ struct kern_accumulate { /* dst += src */
     X(image, 1) X(bn_stats, 1) X(bn_finish, 1) X(bn_apply, 1) \
     X(bn_bwd_sums, 1) X(bn_bwd_finish, 0) X(bn_bwd_apply, 1) \
     X(pointwise, 1) X(max_pool, 1) X(max_pool_bwd, 1) X(avg_pool, 1) X(avg_pool_bwd, 1) \
-    X(cast, 1) X(softmax, 0) X(loss_sum, 0) X(bias_grad, 0) X(reorder, 0) \
+    X(cast, 1) X(softmax, 1) X(loss_sum, 0) X(reorder, 0) \
     X(grad_squares, 0) X(decide, 0) X(optim, 0) X(keep, 0) \
-    X(sgd, 0) X(sum_squares, 0) X(sum_doubles, 0) X(scale, 0) X(accumulate, 0)
+    X(sgd, 0) X(sum_squares, 0) X(sum_doubles, 0) X(scale, 0) X(accumulate, 0) \
+    KERN_SEQ_LIST(X)
 /* clang-format on */
 
 enum kern_id {

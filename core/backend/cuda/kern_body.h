@@ -363,27 +363,18 @@ KERN_INLINE enum kern_row_kind kern_softmax_kind(const struct kern_softmax *a, i
 
 /* Class i of a row whose largest logit is `most` and whose Σ exp(z - most) has the logarithm
  * `log_sum`. Returns its part of the loss. */
-KERN_INLINE double kern_softmax_class(const struct kern_softmax *a, int64_t row, int i, float most,
-                                      double log_sum)
+KERN_INLINE double kern_softmax_class(const struct kern_softmax *a, enum kern_type type,
+                                      int64_t row, int i, float most, double log_sum)
 {
     const size_t at = (size_t)row * (size_t)a->classes + (size_t)i;
-    const double target =
-        (double)a->smoothing / a->classes + (i == a->labels[row] ? 1 - (double)a->smoothing : 0);
-    const double log_p = (double)(a->z[at] - most) - log_sum;
+    const double target = a->every + (i == a->labels[row] ? a->own : 0);
+    const double log_p = (double)(kern_load(a->z, type, at) - most) - log_sum;
 
     if (a->dz)
-        a->dz[at] = (float)(((double)expf((float)log_p) - target) * a->grad_scale *
-                            (a->scaler ? a->scaler->scale : 1));
+        kern_store(a->dz, type, at,
+                   (float)(((double)expf((float)log_p) - target) * a->grad_scale *
+                           (a->scaler ? a->scaler->scale : 1)));
     return -target * log_p;
-}
-
-KERN_INLINE void kern_bias_grad_at(const struct kern_bias_grad *a, int k)
-{
-    float sum = 0;
-
-    for (int64_t n = 0; n < a->n; n++)
-        sum += a->dy[n * a->k + k];
-    a->db[k] = a->add ? a->db[k] + sum : sum;
 }
 
 /* Element i of the destination, in its order in memory. */

@@ -1,4 +1,5 @@
-/* Layouts by number: 0 is plain; above it type and padding. */
+/* Layouts by number: 0 is plain; above it type and padding. Of a tensor of another rank than 4, a
+ * sequence's, it is the plain order in that type. */
 #include "core/backend/cuda/be.h"
 
 uint32_t cuda_layout(enum kern_type type, enum cuda_pad pad)
@@ -31,17 +32,19 @@ enum bst_err cuda_form_of(uint32_t layout, const struct bst_shape *s, struct cud
     static const int multiple[] = {1, 4, 8};
     int64_t c = s->rank > 1 ? s->d[1] : 1, pixels = 1;
 
-    if (layout != BST_LAYOUT_PLAIN && (!is_known(layout) || s->rank != 4))
+    if (layout != BST_LAYOUT_PLAIN &&
+        (!is_known(layout) || (s->rank != 4 && cuda_layout_pad(layout) != CUDA_PAD_NONE)))
         return bst_fail(BST_E_UNSUPPORTED, "cuda: layout %u of a tensor of rank %d", layout,
                         s->rank);
     for (int i = 2; i < s->rank; i++)
         pixels *= s->d[i];
     *out = (struct cuda_form){
         .n = s->rank ? s->d[0] : 1, .pixels = pixels, .c = (int)c, .c_stored = (int)c};
-    if (layout != BST_LAYOUT_PLAIN) {
+    if (layout != BST_LAYOUT_PLAIN)
+        out->type = (enum kern_type)((layout - 1) % 4);
+    if (layout != BST_LAYOUT_PLAIN && s->rank == 4) {
         const int m = multiple[cuda_layout_pad(layout)];
 
-        out->type = (enum kern_type)((layout - 1) % 4);
         out->last = true;
         out->c_stored = ((int)c + m - 1) / m * m;
     }

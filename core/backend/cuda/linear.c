@@ -1,6 +1,7 @@
-/* Linear layers: matrices are fp32, rows as in C. cuBLASLt counts by columns, so that our [N, C] is
- * its C×N, and y = x·Wᵀ is its y' = W'ᵀ·x'. In 16 bits the factors are rounded into the scratch,
- * and the result is fp32 again. */
+/* Linear layers, rows as in C. cuBLASLt counts by columns, so that our [N, C] is its C×N, and
+ * y = x·Wᵀ is its y' = W'ᵀ·x'. The weight is [out, in], or GPT-2's [in, out], or some rows of a
+ * larger one. In 16 bits sequences are that already, bias included; weights and matrices are
+ * rounded into the scratch, and what is no sequence comes out in fp32. */
 #include "core/backend/cuda/be.h"
 
 static size_t half_bytes(int64_t count)
@@ -8,42 +9,78 @@ static size_t half_bytes(int64_t count)
     return cuda_round_up((size_t)count * 2);
 }
 
-static enum bst_err describe(struct bst_be *be, const struct bst_instr *in, struct bst_wants *w,
-                             struct cuda_handle *h, const struct cuda_product_ask *ask,
-                             const struct bst_shape *weight, int64_t out)
+struct layer {
+    int64_t rows, in, out, first_row;
+    bool in_out;
+};
+
+static struct layer layer_of(const struct bst_instr *in, const struct bst_shape *x,
+                             const struct bst_shape *y)
 {
-    if (in->flags || in->attr.in_out || in->attr.first_row || weight->d[0] != out)
-        return bst_fail(BST_E_UNSUPPORTED,
-                        "cuda: a linear layer with an activation in it, a weight the other way "
-                        "round or a part of one");
-    for (int k = 0; k < in->n_src; k++)
-        w->src[k] = BST_LAYOUT_PLAIN;
-    for (int k = 0; k < in->n_dst; k++)
-        w->dst[k] = BST_LAYOUT_PLAIN;
+    return (struct layer){cuda_rows(x), cuda_width(x), cuda_width(y), in->attr.first_row,
+                          in->attr.in_out};
+}
+
+static struct layer layer_of_fwd(const struct bst_program *p, const struct bst_instr *in)
+{
+    return layer_of(in, cuda_src_shape(p, in, 0), cuda_dst_shape(p, in, 0));
+}
+
+static struct layer layer_of_data(const struct bst_program *p, const struct bst_instr *in)
+{
+    return layer_of(in, cuda_dst_shape(p, in, 0), cuda_src_shape(p, in, 0));
+}
+
+static struct layer layer_of_weight(const struct bst_program *p, const struct bst_instr *in)
+{
+    return layer_of(in, cuda_src_shape(p, in, 0), cuda_src_shape(p, in, 1));
+}
+
+static float *part_of(const struct layer *l, void *weight)
+{
+    return (float *)weight + l->first_row * l->in;
+}
+
+/* Whether an end of an instruction is to be rounded before it is multiplied. */
+static bool is_wide(const struct bst_be *be, const struct bst_shape *s)
+{
+    return cuda_is_mixed(be) && cuda_seq_type(be, s) == KERN_F32;
+}
+
+/* Scratch: the library's, then the factors that are rounded, then `more`. */
+static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
+                             const struct bst_instr *in, const struct cuda_product_ask *ask,
+                             const bool wide[2], size_t more, struct bst_wants *w,
+                             struct cuda_handle *h)
+{
+    cuda_seq_layouts(be, p, in, w);
     BST_TRY(cuda_product_init(be, ask, &h->product));
     h->workspace = cuda_round_up(h->product.workspace);
-    h->factor[0] = ask->m * ask->k;
-    h->factor[1] = ask->k * ask->n;
-    w->scratch_bytes = h->product.workspace;
-    if (cuda_is_mixed(be))
-        w->scratch_bytes = h->workspace + half_bytes(h->factor[0]) + half_bytes(h->factor[1]);
+    h->factor[0] = wide[0] ? ask->m * ask->k : 0;
+    h->factor[1] = wide[1] ? ask->k * ask->n : 0;
+    w->scratch_bytes = h->workspace + half_bytes(h->factor[0]) + half_bytes(h->factor[1]) + more;
     return BST_OK;
 }
 
+static char *behind_factors(const struct cuda_handle *h, const struct bst_call *c)
+{
+    return (char *)c->scratch + h->workspace + half_bytes(h->factor[0]) + half_bytes(h->factor[1]);
+}
+
 static enum bst_err product(struct bst_be *be, const struct cuda_handle *h,
-                            const struct bst_call *c, const void *a, const void *b,
+                            const struct bst_call *c, const void *factor[2], void *result,
                             const void *bias, bool add)
 {
     char *at = (char *)c->scratch + h->workspace;
 
-    if (cuda_is_mixed(be)) {
-        BST_TRY(cuda_narrow(be, at, a, h->factor[0]));
-        a = at;
-        at += half_bytes(h->factor[0]);
-        BST_TRY(cuda_narrow(be, at, b, h->factor[1]));
-        b = at;
+    for (int k = 0; k < 2; k++) {
+        if (!h->factor[k])
+            continue;
+        BST_TRY(cuda_narrow(be, at, factor[k], h->factor[k]));
+        factor[k] = at;
+        at += half_bytes(h->factor[k]);
     }
-    return cuda_product_run(be, &h->product, a, b, c->dst[0], bias, add, c->scratch);
+    return cuda_product_run(be, &h->product, factor[0], factor[1], result, bias, add, c->scratch);
 }
 
 /* y: K×N = (W: C×K)ᵀ · (x: C×N) + bias */
@@ -51,22 +88,37 @@ static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
                                  const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                                  struct cuda_handle *h)
 {
-    const struct bst_shape *x = cuda_src_shape(p, in, 0), *y = cuda_dst_shape(p, in, 0);
+    const struct layer l = layer_of_fwd(p, in);
+    const bool bias = in->n_src > 2;
     const struct cuda_product_ask ask = {
-        .transpose_a = true,
-        .bias = in->n_src > 2,
-        .m = cuda_width(y),
-        .n = cuda_rows(x),
-        .k = cuda_width(x),
+        .transpose_a = !l.in_out,
+        .bias = bias,
+        .result = cuda_seq_type(be, cuda_dst_shape(p, in, 0)),
+        .m = l.out,
+        .n = l.rows,
+        .k = l.in,
+        .skip_a = cuda_is_mixed(be) ? 0 : l.first_row * l.in,
     };
+    const bool wide[2] = {cuda_is_mixed(be), is_wide(be, cuda_src_shape(p, in, 0))};
 
     (void)accumulate;
-    return describe(be, in, w, h, &ask, cuda_src_shape(p, in, 1), cuda_width(y));
+    if (in->flags)
+        return bst_fail(BST_E_UNSUPPORTED, "cuda: a linear layer with an activation in it");
+    return describe(be, p, in, &ask, wide, bias && ask.result != KERN_F32 ? half_bytes(l.out) : 0,
+                    w, h);
 }
 
 static enum bst_err fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    return product(be, h, c, c->src[1], c->src[0], c->in->n_src > 2 ? c->src[2] : NULL, false);
+    const struct layer l = layer_of_fwd(c->p, c->in);
+    const void *factor[2] = {part_of(&l, c->src[1]), c->src[0]};
+    const float *bias = c->in->n_src > 2 ? (const float *)c->src[2] + l.first_row : NULL;
+    char *rounded = behind_factors(h, c);
+
+    if (!bias || cuda_seq_type(be, cuda_dst_shape(c->p, c->in, 0)) == KERN_F32)
+        return product(be, h, c, factor, c->dst[0], bias, false);
+    BST_TRY(cuda_narrow(be, rounded, bias, l.out));
+    return product(be, h, c, factor, c->dst[0], rounded, false);
 }
 
 /* dx: C×N = (W: C×K) · (dy: K×N) */
@@ -74,43 +126,78 @@ static enum bst_err data_describe(struct bst_be *be, const struct bst_program *p
                                   const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                                   struct cuda_handle *h)
 {
-    const struct bst_shape *dy = cuda_src_shape(p, in, 0), *dx = cuda_dst_shape(p, in, 0);
+    const struct layer l = layer_of_data(p, in);
     const struct cuda_product_ask ask = {
-        .m = cuda_width(dx), .n = cuda_rows(dx), .k = cuda_width(dy)};
+        .transpose_a = l.in_out,
+        .result = cuda_seq_type(be, cuda_dst_shape(p, in, 0)),
+        .m = l.in,
+        .n = l.rows,
+        .k = l.out,
+        .skip_a = cuda_is_mixed(be) ? 0 : l.first_row * l.in,
+    };
+    const bool wide[2] = {cuda_is_mixed(be), is_wide(be, cuda_src_shape(p, in, 0))};
 
     (void)accumulate;
-    return describe(be, in, w, h, &ask, cuda_src_shape(p, in, 1), cuda_width(dy));
+    return describe(be, p, in, &ask, wide, 0, w, h);
 }
 
 static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    return product(be, h, c, c->src[1], c->src[0], NULL, false);
+    const struct layer l = layer_of_data(c->p, c->in);
+    const void *factor[2] = {part_of(&l, c->src[1]), c->src[0]};
+
+    return product(be, h, c, factor, c->dst[0], NULL, false);
 }
 
-/* dW: C×K = (x: C×N) · (dy: K×N)ᵀ; dbias = dy's sums over N, by a kernel of ours, since the
- * library's epilogue for it cannot add. */
+static size_t partial_bytes(const struct cuda_handle *h, const struct layer *l)
+{
+    return (size_t)h->chunks * 2 * (size_t)l->out * sizeof(float);
+}
+
+/* dW: C×K = (x: C×N) · (dy: K×N)ᵀ, or [in, out] the other way round; dbias = dy's sums over N, by
+ * kernels of ours, since the library's epilogue for it cannot add. */
 static enum bst_err weight_describe(struct bst_be *be, const struct bst_program *p,
                                     const struct bst_instr *in, bool accumulate,
                                     struct bst_wants *w, struct cuda_handle *h)
 {
-    const struct bst_shape *x = cuda_src_shape(p, in, 0), *dy = cuda_src_shape(p, in, 1);
+    const struct layer l = layer_of_weight(p, in);
     const struct cuda_product_ask ask = {
-        .transpose_b = true, .m = cuda_width(x), .n = cuda_width(dy), .k = cuda_rows(x)};
+        .transpose_b = true,
+        .m = l.in_out ? l.out : l.in,
+        .n = l.in_out ? l.in : l.out,
+        .k = l.rows,
+        .skip_d = l.first_row * l.in,
+    };
+    const bool x = is_wide(be, cuda_src_shape(p, in, 0)),
+               dy = is_wide(be, cuda_src_shape(p, in, 1));
+    const bool wide[2] = {l.in_out ? dy : x, l.in_out ? x : dy};
 
     (void)accumulate;
-    return describe(be, in, w, h, &ask, cuda_dst_shape(p, in, 0), cuda_width(dy));
+    h->chunks = in->n_dst > 1 ? kern_chunks(l.rows, (int)l.out) : 0;
+    return describe(be, p, in, &ask, wide, partial_bytes(h, &l), w, h);
+}
+
+static enum bst_err bias_gradient(struct bst_be *be, const struct cuda_handle *h,
+                                  const struct bst_call *c, const struct layer *l)
+{
+    float *partial = (float *)(void *)behind_factors(h, c);
+    const struct kern_col_sums sums = {c->src[1], partial, l->rows, (int)l->out, h->chunks};
+    const struct kern_col_finish finish = {partial, (float *)c->dst[1] + l->first_row, (int)l->out,
+                                           h->chunks, cuda_adds(c, 1)};
+
+    BST_TRY(cuda_fail(
+        kern_run_col_sums(be->stream, cuda_seq_type(be, cuda_src_shape(c->p, c->in, 1)), &sums),
+        "bias gradient"));
+    return cuda_fail(kern_run_col_finish(be->stream, KERN_F32, &finish), "bias gradient");
 }
 
 static enum bst_err weight_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    const struct bst_shape *dy = cuda_src_shape(c->p, c->in, 1);
+    const struct layer l = layer_of_weight(c->p, c->in);
+    const void *factor[2] = {c->src[l.in_out], c->src[!l.in_out]};
 
-    BST_TRY(product(be, h, c, c->src[0], c->src[1], NULL, cuda_adds(c, 0)));
-    if (c->in->n_dst < 2)
-        return BST_OK;
-    const struct kern_bias_grad a = {c->src[1], c->dst[1], cuda_rows(dy), (int)cuda_width(dy),
-                                     cuda_adds(c, 1)};
-    return cuda_fail(kern_run_bias_grad(be->stream, KERN_F32, &a), "bias gradient");
+    BST_TRY(product(be, h, c, factor, part_of(&l, c->dst[0]), NULL, cuda_adds(c, 0)));
+    return c->in->n_dst > 1 ? bias_gradient(be, h, c, &l) : BST_OK;
 }
 
 const struct cuda_op cuda_op_linear_fwd = {fwd_describe, fwd_run};

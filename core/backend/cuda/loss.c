@@ -1,8 +1,9 @@
-/* Softmax cross-entropy with PyTorch's label smoothing, a row a block. The loss stays on the device
- * until the program has been put on its stream. */
+/* Softmax cross-entropy with PyTorch's label smoothing, a row a block; a net may have a second
+ * loss, of a label a sample. Losses stay on the device until the program has been put on its
+ * stream. */
 #include "core/backend/cuda/tune.h"
 
-/* Scratch: the labels, then a struct kern_row a sample. */
+/* Scratch: the labels, then a struct kern_row a target. */
 static size_t labels_bytes(int64_t n)
 {
     return cuda_round_up((size_t)n * sizeof(int32_t));
@@ -14,20 +15,39 @@ static enum bst_err ce_describe(struct bst_be *be, const struct bst_program *p,
 {
     const int64_t n = cuda_rows(cuda_src_shape(p, in, 0));
 
-    (void)be;
     (void)accumulate;
     (void)h;
-    if (in->attr.pair)
-        return bst_fail(BST_E_UNSUPPORTED, "cuda: a second loss");
-    w->src[0] = w->dst[0] = BST_LAYOUT_PLAIN;
+    cuda_seq_layouts(be, p, in, w);
     w->inplace[0] = 0;
     w->scratch_bytes = labels_bytes(n) + (size_t)n * sizeof(struct kern_row);
+    return BST_OK;
+}
+
+/* Of the rows, and their sum to where it is read. */
+static enum bst_err run_loss(struct bst_be *be, enum kern_type type, const struct kern_softmax *a,
+                             int64_t per_sample, int which)
+{
+    const struct kern_loss_sum sum = {a->row, &be->loss[which], a->n, a->n / per_sample,
+                                      per_sample};
+
+    BST_TRY(cuda_fail(kern_run_softmax(be->stream, type, a), "loss"));
+    BST_TRY(cuda_fail(kern_run_loss_sum(be->stream, KERN_F32, &sum), "loss"));
+    BST_TRY(cuda_fail(cudaMemcpyAsync(&be->loss_host[which], &be->loss[which], sizeof *be->loss,
+                                      cudaMemcpyDeviceToHost, be->stream),
+                      "loss from the device"));
+    be->loss_is_pending[which] = true;
+    if (!which)
+        be->loss_per_sample = per_sample;
     return BST_OK;
 }
 
 static enum bst_err ce_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cuda_src_shape(c->p, c->in, 0);
+    const struct bst_step *step = c->step;
+    const bool pair = c->in->attr.pair;
+    const int32_t *labels = pair ? step->pair : step->labels;
+    const double smoothing = pair ? 0 : step->label_smoothing;
     const int64_t rows = cuda_rows(s), per_sample = rows / s->d[0];
     const struct kern_softmax a = {
         .scaler = be->type == KERN_F16 ? be->scaler : NULL,
@@ -36,49 +56,59 @@ static enum bst_err ce_run(struct bst_be *be, struct cuda_handle *h, const struc
         .dz = c->in->n_dst ? c->dst[0] : NULL,
         .row = (struct kern_row *)((char *)c->scratch + labels_bytes(rows)),
         .n = rows,
-        .n_valid = c->step->n_valid * per_sample,
+        .n_valid = step->n_valid * per_sample,
         .classes = (int)cuda_width(s),
         .ignored = BST_LABEL_IGNORED,
-        .smoothing = (float)c->step->label_smoothing,
-        .grad_scale = c->step->grad_scale,
+        .every = smoothing / (double)cuda_width(s),
+        .own = 1 - smoothing,
+        .grad_scale = pair ? step->pair_scale : step->grad_scale,
     };
-    const struct kern_loss_sum sum = {a.row, be->loss, a.n};
 
     (void)h;
-    BST_TRY(
-        cuda_fail(cudaMemcpyAsync(c->scratch, c->step->labels, (size_t)a.n_valid * sizeof(int32_t),
-                                  cudaMemcpyHostToDevice, be->stream),
-                  "labels to the device"));
-    BST_TRY(cuda_fail(kern_run_softmax(be->stream, KERN_F32, &a), "loss"));
-    BST_TRY(cuda_fail(kern_run_loss_sum(be->stream, KERN_F32, &sum), "loss"));
-    BST_TRY(cuda_fail(cudaMemcpyAsync(be->loss_host, be->loss, sizeof *be->loss,
-                                      cudaMemcpyDeviceToHost, be->stream),
-                      "loss from the device"));
-    be->loss_is_pending = true;
-    be->loss_per_sample = per_sample;
-    return BST_OK;
+    if (!labels && step->n_valid)
+        return bst_fail(BST_E_ARG, "the step has no labels for this loss");
+    if (a.n_valid)
+        BST_TRY(cuda_fail(cudaMemcpyAsync(c->scratch, labels, (size_t)a.n_valid * sizeof *labels,
+                                          cudaMemcpyHostToDevice, be->stream),
+                          "labels to the device"));
+    return run_loss(be, cuda_seq_type(be, s), &a, per_sample, pair);
+}
+
+static enum bst_err check_labels(const struct kern_loss *loss, const int32_t *labels,
+                                 int64_t per_sample)
+{
+    if (loss->bad_row < 0)
+        return BST_OK;
+    return bst_fail(BST_E_RANGE, "label %d of sample %d is no class of the net",
+                    (int)labels[loss->bad_row], (int)(loss->bad_row / per_sample));
 }
 
 enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step)
 {
-    const bool pending = be->loss_is_pending;
-    const struct kern_loss *loss = be->loss_host;
+    bool pending[CUDA_LOSSES];
+    struct bst_step_result *r = step->result;
 
-    be->loss_is_pending = false;
+    for (int i = 0; i < CUDA_LOSSES; i++) {
+        pending[i] = be->loss_is_pending[i];
+        be->loss_is_pending[i] = false;
+    }
     BST_TRY(cuda_wait(be));
     if (be->tuned)
         cuda_tuned_write(be->tuned);
-    if (!pending)
-        return BST_OK;
-    if (loss->bad_row >= 0)
-        return bst_fail(BST_E_RANGE, "label %d of sample %d is no class of the net",
-                        (int)step->labels[loss->bad_row],
-                        (int)(loss->bad_row / be->loss_per_sample));
-    step->result->loss_sum += loss->sum;
-    step->result->correct += loss->correct;
-    step->result->targets += loss->targets;
-    /* There is no operation over sequences here yet: a sample is a row. */
-    step->result->exact += loss->correct;
+    if (pending[0]) {
+        const struct kern_loss *loss = &be->loss_host[0];
+
+        BST_TRY(check_labels(loss, step->labels, be->loss_per_sample));
+        r->loss_sum += loss->sum;
+        r->correct += loss->correct;
+        r->targets += loss->targets;
+        r->exact += loss->exact;
+    }
+    if (pending[1]) {
+        BST_TRY(check_labels(&be->loss_host[1], step->pair, 1));
+        r->pair_loss_sum += be->loss_host[1].sum;
+        r->pair_correct += be->loss_host[1].correct;
+    }
     return BST_OK;
 }
 

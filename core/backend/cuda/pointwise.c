@@ -1,22 +1,24 @@
 /* Instructions that treat every element alone, and those that only move numbers. */
 #include "core/backend/cuda/be.h"
 
-/* Whatever layout the first source has, all take. */
+/* Whatever layout the first source has, all take; sequences have theirs. */
 static enum bst_err same_describe(struct bst_be *be, const struct bst_program *p,
                                   const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                                   struct cuda_handle *h)
 {
+    const struct bst_shape *s = cuda_src_shape(p, in, 0);
     uint32_t layout = w->src[0];
 
     (void)accumulate;
-    if (layout == BST_LAYOUT_ANY)
-        layout = cuda_src_shape(p, in, 0)->rank == 4 ? cuda_layout(be->type, CUDA_PAD_NONE)
-                                                     : BST_LAYOUT_PLAIN;
+    if (s->rank != 4)
+        layout = cuda_seq_layout(be, s);
+    else if (layout == BST_LAYOUT_ANY)
+        layout = cuda_layout(be->type, CUDA_PAD_NONE);
     for (int k = 0; k < in->n_src; k++)
         w->src[k] = layout;
     w->dst[0] = layout;
     w->inplace[0] = 0;
-    return cuda_form_of(layout, cuda_src_shape(p, in, 0), &h->form);
+    return cuda_form_of(layout, s, &h->form);
 }
 
 static enum bst_err run_op(struct bst_be *be, const struct cuda_handle *h, const struct bst_call *c,

@@ -36,7 +36,7 @@ static enum bst_err describe(const struct bst_be *be, const struct cuda_product_
 {
     static const cudaDataType types[] = {
         [KERN_F32] = CUDA_R_32F, [KERN_F16] = CUDA_R_16F, [KERN_BF16] = CUDA_R_16BF};
-    const cudaDataType type = types[be->type];
+    const cudaDataType type = types[be->type], result = types[ask->result];
     const cublasComputeType_t compute =
         be->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t a = ask->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -57,7 +57,7 @@ static enum bst_err describe(const struct bst_be *be, const struct cuda_product_
                                                ask->transpose_b ? k : n,
                                                (int64_t)(ask->transpose_b ? n : k)),
                     "matrix B"));
-    return lt_fail(cublasLtMatrixLayoutCreate(&p->d, CUDA_R_32F, m, n, (int64_t)m), "matrix D");
+    return lt_fail(cublasLtMatrixLayoutCreate(&p->d, result, m, n, (int64_t)m), "matrix D");
 }
 
 /* As much for any algorithm: which one it is only a device tells, and a plan is to be exact without
@@ -70,7 +70,39 @@ static size_t workspace_of(const struct cuda_product_ask *ask)
                                                     : (size_t)CUDA_LT_WORKSPACE_MOST;
 }
 
-static enum bst_err choose(struct bst_be *be, struct cuda_product *p)
+/* Buffers begin at multiples of CUDA_ALIGNMENT; what lies `skip` floats behind may not. */
+static uint32_t alignment_behind(int64_t skip)
+{
+    const uint64_t bytes = (uint64_t)skip * sizeof(float), lowest = bytes & (~bytes + 1);
+
+    return lowest && lowest < CUDA_ALIGNMENT ? (uint32_t)lowest : CUDA_ALIGNMENT;
+}
+
+static cublasStatus_t set_preferences(cublasLtMatmulPreference_t preference,
+                                      const struct cuda_product_ask *ask,
+                                      const struct cuda_product *p)
+{
+    const uint32_t a = alignment_behind(ask->skip_a), d = alignment_behind(ask->skip_d);
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        const void *value;
+        size_t bytes;
+    } list[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace, sizeof p->workspace},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d, sizeof d},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d, sizeof d},
+    };
+    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+
+    for (size_t i = 0; i < sizeof list / sizeof *list && s == CUBLAS_STATUS_SUCCESS; i++)
+        s = cublasLtMatmulPreferenceSetAttribute(preference, list[i].name, list[i].value,
+                                                 list[i].bytes);
+    return s;
+}
+
+static enum bst_err choose(struct bst_be *be, const struct cuda_product_ask *ask,
+                           struct cuda_product *p)
 {
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
@@ -78,8 +110,7 @@ static enum bst_err choose(struct bst_be *be, struct cuda_product *p)
 
     memset(&found, 0, sizeof found);
     BST_TRY(lt_fail(cublasLtMatmulPreferenceCreate(&preference), "preference"));
-    cublasStatus_t s = cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace, sizeof p->workspace);
+    cublasStatus_t s = set_preferences(preference, ask, p);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = cublasLtMatmulAlgoGetHeuristic(be->lt, p->how, p->a, p->b, p->d, p->d, preference, 1,
                                            &found, &n);
@@ -100,7 +131,7 @@ enum bst_err cuda_product_init(struct bst_be *be, const struct cuda_product_ask 
     enum bst_err err = describe(be, ask, out);
 
     if (!err)
-        err = choose(be, out);
+        err = choose(be, ask, out);
     if (err)
         cuda_product_fini(out);
     return err;

@@ -1,9 +1,9 @@
 /* Stretches of a program as CUDA graphs. What a stretch asks the device for depends on its program,
  * on where the memories lie and on whether gradients are added to: for these it is captured when it
  * runs the second time, behind plans that are settled and code that is loaded, and launched from
- * then on. All that changes from update to update (images, labels, the loss's scale, and rate and
- * decay, which no instruction sees) stays outside, so that none of it makes a capture anew; so do
- * collectives, which are put on the stream between graphs. */
+ * then on. All that changes from update to update (images, tokens, labels, the loss's scale, and
+ * rate and decay, which no instruction sees) stays outside, so that none of it makes a capture
+ * anew; so do collectives, which are put on the stream between graphs. */
 #include "core/backend/cuda/segment.h"
 
 #include "core/base/alloc.h"
@@ -23,7 +23,8 @@ struct cuda_segment {
     uint64_t used;
 };
 
-/* Instructions of which nothing is in the step but whether gradients are added to. */
+/* Instructions of which nothing is in the step but whether gradients are added to, and what dropout
+ * draws from, which lies in device memory and is set beforehand. */
 static bool is_steady(enum bst_instr_op op)
 {
     switch (op) {
@@ -43,6 +44,18 @@ static bool is_steady(enum bst_instr_op op)
     case BST_I_LINEAR_FWD:
     case BST_I_LINEAR_BWD_DATA:
     case BST_I_LINEAR_BWD_WEIGHT:
+    case BST_I_POSITION_FWD:
+    case BST_I_POSITION_BWD:
+    case BST_I_SINUSOID:
+    case BST_I_LN_FWD:
+    case BST_I_LN_BWD:
+    case BST_I_GELU_FWD:
+    case BST_I_GELU_BWD:
+    case BST_I_TANH_FWD:
+    case BST_I_TANH_BWD:
+    case BST_I_FIRST_FWD:
+    case BST_I_FIRST_BWD:
+    case BST_I_DROPOUT:
     case BST_I_REORDER:
         return true;
     default:
@@ -157,13 +170,16 @@ enum bst_err cuda_run_some(struct bst_be *be, const struct bst_program *p,
                            int to, int *next)
 {
     int end = from;
+    bool draws = false;
 
-    while (end < to && is_steady(p->instrs[end].op))
-        end++;
+    for (; end < to && is_steady(p->instrs[end].op); end++)
+        draws |= p->instrs[end].attr.drop > 0;
     const bool takes = be->captures && end - from >= SHORTEST;
     *next = takes ? end : from;
     if (!takes)
         return BST_OK;
+    if (draws)
+        BST_TRY(cuda_draw_ready(be, step));
     struct cuda_handle *h = p->instrs[from].handle;
     struct cuda_segment *s = find(h, m, end, step->accumulate);
     if (!s) {
