@@ -42,7 +42,7 @@ void bst_csv_row(struct bst_sb *out, const struct bst_row *row)
     cell(out, row->seconds);
     for (int i = 0; i < n; i++) {
         double x = f[i].of_eval != update ? f[i].get(row) : NAN;
-        bool bad = update && row->update->nonfinite && !f[i].of_eval;
+        bool bad = update && row->update->nonfinite && f[i].bad;
         if (isfinite(x))
             cell(out, x);
         else

@@ -65,24 +65,30 @@ FIELD_OF(update, micro_batch)
 FIELD_OF(update, accumulation)
 FIELD_OF(update, samples_per_sec)
 FIELD_OF(update, loss_scale)
+FIELD_OF(update, tokens)
+FIELD_OF(update, tokens_per_sec)
 FIELD_OF(eval, loss)
 FIELD_OF(eval, accuracy)
 FIELD_OF(eval, exact)
+FIELD_OF(eval, perplexity)
 
 const struct bst_row_field *bst_row_fields(int *n)
 {
     static const struct bst_row_field fields[] = {
-        {"loss", false, update_loss},
-        {"learning_rate", false, update_learning_rate},
-        {"grad_norm", false, update_grad_norm},
-        {"global_batch_size", false, update_global_batch},
-        {"micro_batch_size", false, update_micro_batch},
-        {"gradient_accumulation_steps", false, update_accumulation},
-        {"samples_per_sec", false, update_samples_per_sec},
-        {"loss_scale", false, update_loss_scale},
-        {"loss", true, eval_loss},
-        {"accuracy_top1", true, eval_accuracy},
-        {"exact_match", true, eval_exact},
+        {"loss", false, true, update_loss},
+        {"learning_rate", false, false, update_learning_rate},
+        {"grad_norm", false, true, update_grad_norm},
+        {"global_batch_size", false, false, update_global_batch},
+        {"micro_batch_size", false, false, update_micro_batch},
+        {"gradient_accumulation_steps", false, false, update_accumulation},
+        {"samples_per_sec", false, false, update_samples_per_sec},
+        {"loss_scale", false, false, update_loss_scale},
+        {"tokens", false, false, update_tokens},
+        {"tokens_per_sec", false, false, update_tokens_per_sec},
+        {"loss", true, false, eval_loss},
+        {"accuracy_top1", true, false, eval_accuracy},
+        {"exact_match", true, false, eval_exact},
+        {"perplexity", true, false, eval_perplexity},
     };
     *n = (int)(sizeof fields / sizeof *fields);
     return fields;

@@ -34,6 +34,7 @@ struct bst_row bst_rows_next(struct bst_rows *r);
 struct bst_row_field {
     const char *name;
     bool of_eval;
+    bool bad; /* of an update that was not finite it may be what was not, and is then not absent */
     double (*get)(const struct bst_row *row);
 };
 const struct bst_row_field *bst_row_fields(int *n);

@@ -93,36 +93,50 @@ static void put_row(const struct bst_sweep_row *row, struct bst_sb *out)
 {
     char span[32];
     bst_sb_addf(out, "%6" PRIu64 " %4d", row->batch, row->runs);
-    put_number(out, 8, 2, 100 * row->accuracy);
+    put_number(out, 7, 2, 100 * row->accuracy);
     put_number(out, 6, 2, 100 * row->error);
-    put_number(out, 8, 2, 100 * row->best_accuracy);
+    put_number(out, 7, 2, 100 * row->best_accuracy);
     put_number(out, 8, 4, row->loss);
-    put_number(out, 9, 0, row->samples_per_sec);
+    put_number(out, 7, 0, row->samples_per_sec);
     bst_clock_span_fine(row->epoch_seconds, span, sizeof span);
     bst_sb_addf(out, " %7s", span);
     put_bytes(out, 11, row->memory_planned);
-    put_number(out, 6, 2, row->efficiency);
+    put_number(out, 5, 2, row->efficiency);
     bst_clock_span_fine(row->seconds_to_target, span, sizeof span);
-    bst_sb_addf(out, " %7s  ", span);
-    bst_sweep_marks(row, out);
-    bst_sb_addc(out, '\n');
+    bst_sb_addf(out, " %7s\n", span);
+}
+
+/* "choice 384; most accurate 32": behind the rows they would not go into 80 columns. */
+static void put_marked(const struct bst_sweep *w, struct bst_sb *out)
+{
+    bool some = false;
+    for (int i = 0; i < w->n_rows; i++) {
+        const struct bst_sweep_row *row = &w->rows[i];
+        if (!row->choice && !row->accurate && !row->fastest && !row->largest)
+            continue;
+        bst_sb_addf(out, "%s%" PRIu64 ": ", some ? "; " : "\nbatch ", row->batch);
+        bst_sweep_marks(row, out);
+        some = true;
+    }
+    if (some)
+        bst_sb_addc(out, '\n');
 }
 
 void bst_sweep_print(const struct bst_study *s, struct bst_sb *out)
 {
     const struct bst_sweep *w = &s->sweep;
     /* ± is two bytes and one column. */
-    bst_sb_addf(out, "\n%6s %4s%8s%7s%8s%8s%9s %7s %10s%6s %7s\n", "batch", "runs", "acc %", "±",
+    bst_sb_addf(out, "\n%6s %4s%7s%7s%7s%8s%7s %7s %10s%5s %7s\n", "batch", "runs", "acc %", "±",
                 "best %", "loss", "samp/s", "epoch", "memory", "eff", "target");
     for (int i = 0; i < w->n_rows; i++)
         put_row(&w->rows[i], out);
+    put_marked(w, out);
     if (isfinite(w->target_used))
         bst_sb_addf(
             out,
-            "\ntarget: training time to an accuracy of %.2f %%; eff: what a sample is worth "
-            "on the way there\nchoice: the shortest epoch within %.2f points of the most "
-            "accurate\nover the runs of a batch: times and samp/s are medians, the rest are "
-            "means\n",
+            "\ntarget: training time to an accuracy of %.2f %%\neff: what a sample is worth on the "
+            "way there\nchoice: the shortest epoch within %.2f points of the most accurate\n"
+            "over the runs of a batch, times and samp/s are medians, the rest are means\n",
             100 * w->target_used, 100 * w->delta_used);
     for (int i = 0; i < s->n_runs; i++)
         if (s->runs[i].state == BST_STUDY_FAILED)

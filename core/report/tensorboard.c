@@ -147,7 +147,7 @@ static void put_numbers(struct bst_sb *summary, const struct bst_row *row)
         double x = f[i].get(row);
         char tag[64];
         snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", f[i].name);
-        if (isfinite(x) || (!eval && row->update->nonfinite))
+        if (isfinite(x) || (f[i].bad && row->update->nonfinite))
             put_scalar(summary, tag, x);
     }
 }

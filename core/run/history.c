@@ -67,6 +67,8 @@ static bool add_update(struct reader *r, const json_t *o)
         .samples_per_sec = real_or_nan(o, "samples_per_sec"),
         .loss_scale = real_or_nan(o, "loss_scale"),
         .seconds = real_or_nan(o, "elapsed"),
+        .tokens = real_or_nan(o, "tokens"),
+        .tokens_per_sec = real_or_nan(o, "tokens_per_sec"),
         .update = bst_json_count(o, "update", 0),
         .global_batch = (int64_t)bst_json_count(o, "global_batch_size", 0),
         .micro_batch = (int)bst_json_count(o, "micro_batch_size", 0),
@@ -88,9 +90,14 @@ static bool add_update(struct reader *r, const json_t *o)
 static bool add_eval(struct reader *r, const json_t *o)
 {
     struct bst_history *h = &r->h;
-    struct bst_history_eval e = {real_or_nan(o, "samples"), real_or_nan(o, "loss"),
-                                 real_or_nan(o, "accuracy_top1"), real_or_nan(o, "elapsed"),
-                                 real_or_nan(o, "exact_match")};
+    struct bst_history_eval e = {
+        .samples = real_or_nan(o, "samples"),
+        .loss = real_or_nan(o, "loss"),
+        .accuracy = real_or_nan(o, "accuracy_top1"),
+        .seconds = real_or_nan(o, "elapsed"),
+        .exact = real_or_nan(o, "exact_match"),
+        .perplexity = real_or_nan(o, "perplexity"),
+    };
     if (!(e.samples >= 0))
         return false;
     drop_after(r, e.samples);

@@ -11,7 +11,8 @@
 
 struct bst_history_update { /* NaN where the line says null */
     double samples, epoch, loss, learning_rate, grad_norm, samples_per_sec, loss_scale;
-    double seconds; /* of the run's own time, from the line's "elapsed" */
+    double seconds;                /* of the run's own time, from the line's "elapsed" */
+    double tokens, tokens_per_sec; /* of sequences, padding not counted; NaN: there are none */
     uint64_t update;
     int64_t global_batch;
     int micro_batch, accumulation;
@@ -20,8 +21,8 @@ struct bst_history_update { /* NaN where the line says null */
 
 struct bst_history_eval {
     double samples, loss, accuracy;
-    double seconds; /* as of an update */
-    double exact;
+    double seconds;           /* as of an update */
+    double exact, perplexity; /* NaN where they mean nothing */
 };
 
 struct bst_history_noise { /* NaN where it was not known */

@@ -16,6 +16,11 @@ from bst import BSTUNE, TINY, Place, check, main, until
 LONG = {"max_epochs": 400, "checkpoint_interval": "never"}
 TAGS = {"train/loss": "loss", "train/learning_rate": "learning_rate", "train/grad_norm": "grad_norm",
         "train/global_batch_size": "global_batch_size"}
+OF_TOKENS = ("tokens", "tokens_per_sec")
+# Rows of unlike lengths, so that an update's tokens are no fixed multiple of its samples.
+PADDED = {"model.name": "transformer", "data.format": "reverse", "data.length": 14, "model.width": 16, "model.layers": 1,
+          "model.heads": 2, "optimizer": "adamw", "learning_rate": 0.003, "lr_scaling": "sqrt", "lr_base_batch_size": 32,
+          "max_epochs": 2, "data.eval_count": 32, "checkpoint_interval": "never"}
 
 
 def crc32c(data):
@@ -93,12 +98,22 @@ def single(x):
     return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
-def same_events(run, found):
+def same_events(run, found, tags=TAGS):
     updates, evals = run.metrics(), run.metrics("eval")
-    for tag, key in TAGS.items():
+    for tag, key in tags.items():
         want = [(m["samples"], single(m[key])) for m in updates]
         check(found.get(tag) == want, f"{tag}: {found.get(tag, [])[-3:]}, not {want[-3:]}")
     check(found.get("eval/accuracy_top1", []) == [(m["samples"], single(m["accuracy_top1"])) for m in evals], "accuracy")
+
+
+def own_reader(folder):
+    """The same by TensorBoard's own reader, where there is one; else None."""
+    python = os.environ.get("BSTUNE_TENSORBOARD_PYTHON")
+    if not python:
+        return None
+    reader = pathlib.Path(__file__).with_name("tensorboard_read.py")
+    own = json.loads(subprocess.run([python, reader, folder], check=True, capture_output=True).stdout)
+    return {t: [tuple(x) for x in v] for t, v in own.items()}
 
 
 def stopped_run(p, name="r"):
@@ -123,6 +138,7 @@ def csv_is_the_metrics():
             for key in ("update", "samples", "loss", "learning_rate", "grad_norm", "global_batch_size"):
                 check(float(row[key]) == m[key], f"{key}: {row[key]}, not {m[key]}")
             check(row["eval_accuracy_top1"] == "", "an update with an accuracy")
+            check(all(row[key] == "" for key in OF_TOKENS), f"images with tokens: {row}")
         evals = [x for x in rows if x["type"] == "eval"]
         check([float(x["elapsed"]) for x in evals] == [m["elapsed"] for m in r.metrics("eval")], "the time of evaluations")
         check([float(x["eval_accuracy_top1"]) for x in evals] == [m["accuracy_top1"] for m in r.metrics("eval")], "evals")
@@ -131,6 +147,17 @@ def csv_is_the_metrics():
         rc, out2, err = p.cli("export", r.dir, "--output", p.path / "t.csv")
         check(rc == 0 and out2 == "" and (p.path / "t.csv").read_bytes().decode() == out.replace("\n", "\r\n"),
               "a file differs from the standard output")
+        (p.path / "t.csv").write_text("of before\n")
+        for args in (("export", r.dir, "-o", "t.csv"), ("journal", r.dir, "--export-preset", "t.csv")):
+            rc, out2, err = p.cli(*args)
+            check(rc == 2 and "t.csv is there already; --force replaces it" in err, f"{args}: {rc} {err}")
+            check((p.path / "t.csv").read_text() == "of before\n", f"{args}: what was there is gone")
+        rc, out2, err = p.cli("export", r.dir, "-o", "t.csv", "--force")
+        check(rc == 0 and (p.path / "t.csv").read_bytes().decode() == out.replace("\n", "\r\n"), f"{rc} {err}")
+        rc, out2, err = p.cli("export", r.dir, "-o", "/dev/null")
+        check(rc == 0, f"/dev/null: {rc} {err}")
+        rc, out2, err = p.cli("journal", r.dir, "--export-preset", "t.csv", "--force")
+        check(rc == 0 and "changes:" in (p.path / "t.csv").read_text(), f"{rc} {err}")
 
 
 def tensorboard_reads_what_was_recorded():
@@ -143,12 +170,57 @@ def tensorboard_reads_what_was_recorded():
         found = read_events(path)
         same_events(r, found)
         check(any("batch 32 → 38" in text for _, text in found["changes"]), f"{found.get('changes')}")
-        python = os.environ.get("BSTUNE_TENSORBOARD_PYTHON")
-        if python:
-            reader = pathlib.Path(__file__).with_name("tensorboard_read.py")
-            own = json.loads(subprocess.run([python, reader, path.parent], check=True, capture_output=True).stdout)
-            same_events(r, {t: [tuple(x) for x in v] for t, v in own.items()})
-            check([tuple(x) for x in own["changes"]] == found["changes"], "TensorBoard reads other changes")
+        own = own_reader(path.parent)
+        if own:
+            same_events(r, own)
+            check(own["changes"] == found["changes"], "TensorBoard reads other changes")
+
+
+def tokens_are_exported():
+    """Of sequences: what an update used of them and how fast, and the evaluation's perplexity."""
+    with Place() as p:
+        r = p.start("t", **PADDED).end()
+        updates, evals = r.metrics(), r.metrics("eval")
+        check(len({m["tokens"] / m["global_batch_size"] for m in updates}) > 3 and evals, "the rows are all alike")
+        rc, out, err = p.cli("export", r.dir)
+        check(rc == 0, err)
+        rows = list(csv.DictReader(io.StringIO(out, newline="")))
+        for kind, want, keys, front in (("update", updates, OF_TOKENS, ""), ("eval", evals, ("perplexity",), "eval_")):
+            for key in keys:
+                got = [float(x[front + key]) for x in rows if x["type"] == kind]
+                check(got == [m[key] for m in want], f"{key}: {got[-3:]}, not {[m[key] for m in want][-3:]}")
+            check(all(x[front + key] == "" for x in rows if x["type"] != kind for key in keys), f"{keys} in another row")
+        rc, out, err = p.cli("export", r.dir, "-f", "tensorboard")
+        check(rc == 0, err)
+        path = pathlib.Path(out.strip())
+        tags = {**TAGS, **{f"train/{key}": key for key in OF_TOKENS}}
+
+        def as_recorded(found):
+            same_events(r, found, tags)
+            want = [(m["samples"], single(m["perplexity"])) for m in evals]
+            check(found.get("eval/perplexity") == want, f"{found.get('eval/perplexity')}, not {want}")
+        as_recorded(read_events(path))
+        own = own_reader(path.parent)
+        if own:
+            as_recorded(own)
+
+
+def what_is_not_finite_is_not_what_is_not_there():
+    """The loss of a skipped update is nan in a table; the tokens of an image are none."""
+    with Place() as p:
+        r = stopped_run(p)
+        path = r.dir / "metrics.jsonl"
+        lines = [json.loads(x) for x in path.read_text().splitlines()]
+        bad = next(x for x in lines[5:] if x["type"] == "update")
+        bad.update(loss=None, grad_norm=None, nonfinite="nan")
+        path.write_text("".join(json.dumps(x, separators=(",", ":")) + "\n" for x in lines))
+        rc, out, err = p.cli("export", r.dir)
+        row = next(x for x in csv.DictReader(io.StringIO(out, newline="")) if x["update"] == str(bad["update"]))
+        check(row["loss"] == row["grad_norm"] == "nan" and all(row[k] == "" for k in OF_TOKENS), f"{row}")
+        rc, out, err = p.cli("export", r.dir, "-f", "tensorboard")
+        found = read_events(pathlib.Path(out.strip()))
+        check(any(math.isnan(x) for _, x in found["train/loss"]), "the loss is left out")
+        check("train/tokens" not in found and "train/tokens_per_sec" not in found, "tokens of images")
 
 
 def tensorboard_follows_and_goes_back():
@@ -239,7 +311,7 @@ def nothing_to_export_is_said():
             else:
                 word = f"{metrics}: {word}"
             (p.path / "t.csv").write_text("of before\n")
-            for args in ((), ("-o", "t.csv"), ("-f", "tensorboard", "-o", "tb"), ("-f", "tensorboard", "-F", "-o", "tb")):
+            for args in ((), ("-o", "t.csv", "--force"), ("-f", "tensorboard", "-o", "tb"), ("-f", "tensorboard", "-F", "-o", "tb")):
                 rc, out, err = p.cli("export", r.dir, *args)
                 check(rc == 1 and not out and word in err and err.count("is not there") <= 1, f"{made} {args}: {rc} {out}{err}")
             check((p.path / "t.csv").read_text() == "of before\n", "what was there is gone")
@@ -287,5 +359,6 @@ def usage():
 
 
 if __name__ == "__main__":
-    main(csv_is_the_metrics, tensorboard_reads_what_was_recorded, tensorboard_follows_and_goes_back,
+    main(csv_is_the_metrics, tensorboard_reads_what_was_recorded, tokens_are_exported,
+         what_is_not_finite_is_not_what_is_not_there, tensorboard_follows_and_goes_back,
          prometheus_is_the_status, what_cannot_be_read_is_said, nothing_to_export_is_said, a_limit_on_files_is_a_write_error, usage)
