@@ -172,9 +172,13 @@ static enum bst_err check_cfg(const struct bst_data_cfg *cfg)
 {
     const char *dash = cfg->languages ? strchr(cfg->languages, '-') : NULL;
     if (!cfg->path)
-        return bst_fail(BST_E_ARG, "pairs needs data.path: the folder of train.en and train.de");
+        return bst_fail(
+            BST_E_ARG,
+            "pairs needs data.path, the folder of train.en and train.de: --set data.path=FOLDER");
     if (!dash || dash == cfg->languages || !dash[1] || strchr(cfg->languages, '/'))
-        return bst_fail(BST_E_ARG, "pairs needs data.languages, the endings of its files: en-de");
+        return bst_fail(
+            BST_E_ARG,
+            "pairs needs data.languages, the endings of its files: --set data.languages=en-de");
     if (cfg->classes && cfg->classes < BST_BYTE_VOCAB)
         return bst_fail(BST_E_RANGE, "pairs: a vocabulary of %d; bytes need %d", cfg->classes,
                         BST_BYTE_VOCAB);

@@ -132,7 +132,9 @@ static enum bst_err open_files(struct tokens *k, const struct bst_data_cfg *cfg)
     char **paths = NULL;
     int n = 0;
     if (!cfg->path)
-        return bst_fail(BST_E_ARG, "tokens needs data.path: a .bin file or a folder of them");
+        return bst_fail(
+            BST_E_ARG,
+            "tokens needs data.path, a .bin file or a folder of them: --set data.path=FILE");
     if (stat(cfg->path, &st))
         return bst_fail(errno == ENOENT ? BST_E_NOTFOUND : BST_E_IO, "%s: %s", cfg->path,
                         strerror(errno));

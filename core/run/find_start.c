@@ -13,7 +13,7 @@ static enum bst_err open_trainer(const struct bst_preset *p, const struct bst_ne
 {
     char note[200];
     BST_TRY(bst_start_train_cfg(p, nets, &rig->start, &rig->cfg));
-    BST_TRY(bst_trainer_open(&rig->cfg, &rig->trainer));
+    BST_TRY(bst_start_say_data(p, bst_trainer_open(&rig->cfg, &rig->trainer)));
     BST_TRY(bst_start_check_data(p, bst_trainer_data(rig->trainer)));
     if (!p->init[0])
         return BST_OK;

@@ -63,6 +63,13 @@ static bool optimizer_has(const struct bst_preset *p, enum bst_param_id id)
     }
 }
 
+bool bst_param_of_optimizer(enum bst_param_id id)
+{
+    return id == BST_PARAM_learning_rate || id == BST_PARAM_lr_scaling ||
+           id == BST_PARAM_lr_base_batch_size || id == BST_PARAM_warmup_start_lr ||
+           id == BST_PARAM_weight_decay;
+}
+
 bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id)
 {
     int group = bst_param_at(id)->one_of;

@@ -188,6 +188,9 @@ struct bst_interval bst_preset_length(const struct bst_preset *p); /* epochs or 
  * this one has. */
 bool bst_preset_in_force(const struct bst_preset *p, enum bst_param_id id);
 
+/* Whether a live key's value is meant for one optimizer, so that it says nothing to another. */
+bool bst_param_of_optimizer(enum bst_param_id id);
+
 /* devices.list taken apart: numbers or UUIDs in rank order. False: it is no such list, or has one
  * twice. */
 enum { BST_PRESET_GPUS = 16, BST_PRESET_GPU = 48 };

@@ -227,8 +227,9 @@ static void check_data(const struct check *k)
                      "data.token_bytes: 3, expected 2 or 4");
     if (KNOWN(k, BST_PARAM_data_format, BST_PARAM_data_path) &&
         strcmp(p->data.format, "imagefolder") == 0 && !*p->data.path)
-        bst_complain(k->c, at(k, BST_PARAM_data_path, BST_PARAM_data_format),
-                     "data.path: imagefolder needs the folder of the images");
+        bst_complain(
+            k->c, at(k, BST_PARAM_data_path, BST_PARAM_data_format),
+            "data.path: imagefolder needs the folder of the images: --set data.path=FOLDER");
 }
 
 static void check_name(const struct check *k, enum bst_param_id id, const char *found,

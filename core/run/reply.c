@@ -8,16 +8,21 @@
 
 enum { RATE_DIGITS = 5 };
 
+static const char *why_kept(enum bst_param_id id)
+{
+    if (bst_param_at(id)->live == BST_PARAM_LENGTH)
+        return "the run keeps its length without --with-length";
+    /* A live key is kept for this reason alone. */
+    return bst_param_of_optimizer(id) ? "meant for another optimizer" : "fixed when a run starts";
+}
+
 static void print_kept(const struct bst_outcome *o, struct bst_json *j)
 {
     bst_json_open(j, "kept", '[');
     for (int i = 0; i < o->n_kept; i++) {
         bst_json_open(j, NULL, '{');
         bst_json_str(j, "key", bst_param_at(o->kept[i].id)->key);
-        bst_json_str(j, "why",
-                     bst_param_at(o->kept[i].id)->live == BST_PARAM_LENGTH
-                         ? "the run keeps its length without --with-length"
-                         : "fixed when a run starts");
+        bst_json_str(j, "why", why_kept(o->kept[i].id));
         bst_json_close(j, '}');
     }
     bst_json_close(j, ']');

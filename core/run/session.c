@@ -111,7 +111,7 @@ static enum bst_err open_trainer(struct bst_session *s)
     s->train_cfg.trace_path = s->cfg.trace_path;
     s->status.n_devices = s->train_cfg.ranks;
     bst_copy_text(s->status.backend, sizeof s->status.backend, s->train_cfg.backend->name);
-    BST_TRY(bst_trainer_open(&s->train_cfg, &s->trainer));
+    BST_TRY(bst_start_say_data(&s->preset, bst_trainer_open(&s->train_cfg, &s->trainer)));
     open_monitor(s);
     BST_TRY(bst_start_check_data(&s->preset, bst_trainer_data(s->trainer)));
     s->env = bst_start_env(&s->preset, &s->train_cfg, s->trainer);
@@ -187,6 +187,28 @@ static void say_data(struct bst_session *s)
     bst_session_note(s, (enum bst_diag)code, "%s", d->note);
 }
 
+/* What is as it was asked for, and likely not as it was meant. */
+static void say_doubts(struct bst_session *s)
+{
+    if (s->env.no_momentum && s->live.schedule.peak > BST_ADAPTIVE_RATE_USUAL)
+        bst_session_note(s, BST_DIAG_RATE_ADAPTIVE,
+                         "a peak rate of %.3g is high for %s; one such as 0.1 is meant for sgd, "
+                         "for %s set learning_rate too",
+                         s->live.schedule.peak, s->status.optimizer, s->status.optimizer);
+    struct bst_sb text;
+    struct bst_plan_env env = s->env;
+    env.samples = s->at.samples;
+    bst_sb_init(&text, 1024);
+    bst_start_unfinished(&s->preset, &env, &s->live, &text);
+    if (text.len)
+        bst_session_note(s, BST_DIAG_WARMUP_UNFINISHED, "%s", text.data);
+    bst_sb_clear(&text);
+    bst_start_unused(&s->preset, s->train_cfg.backend, &text);
+    if (text.len)
+        bst_session_note(s, BST_DIAG_KEY_UNUSED, "%s", text.data);
+    bst_sb_fini(&text);
+}
+
 static enum bst_err open_state(struct bst_session *s, struct bst_sb *notes)
 {
     char dir[768];
@@ -226,6 +248,7 @@ static enum bst_err open_all(struct bst_session *s)
                              s->killed_pid);
         say_notes(s, &notes);
         say_data(s);
+        say_doubts(s);
     }
     bst_sb_fini(&notes);
     return err;
@@ -433,20 +456,13 @@ static int end_failed(struct bst_session *s, enum bst_err err)
     return EXIT_FAILED;
 }
 
-static int usage_or_failure(enum bst_err err)
-{
-    bool usage = err == BST_E_ARG || err == BST_E_RANGE || err == BST_E_SHAPE ||
-                 err == BST_E_UNSUPPORTED || err == BST_E_NOTFOUND;
-    return usage ? EXIT_USAGE : EXIT_FAILED;
-}
-
 static int run_all(struct bst_session *s, const char **state)
 {
     enum bst_err err = open_all(s);
     *state = "failed";
     if (err) {
         int code = end_failed(s, err);
-        return code == EXIT_FAILED ? usage_or_failure(err) : code;
+        return code == EXIT_FAILED && bst_start_is_usage(err) ? EXIT_USAGE : code;
     }
     err = train(s);
     if (err)

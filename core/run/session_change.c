@@ -19,14 +19,25 @@ static struct bst_plan_env env_now(const struct bst_session *s, uint64_t fit)
     return env;
 }
 
+static bool other_optimizer(const struct bst_session *s, const struct bst_proposal *p)
+{
+    return p->preset.optimizer != s->preset.optimizer;
+}
+
 static enum bst_err plan_preset(struct bst_session *s, struct bst_proposal *p,
                                 const struct bst_plan_env *env)
 {
     struct bst_live target;
     struct bst_plan_env elsewhere = *env; /* what fits here is asked when the plan is made */
     elsewhere.fit = 0;
+    const struct bst_take take = {
+        .length = p->cmd.with_length,
+        .warmup_share = bst_preset_warmup(&p->preset).unit == BST_UNIT_RATIO ||
+                        p->preset.lr_scheduler == BST_SCHEDULE_ONE_CYCLE,
+        .keep_rate = other_optimizer(s, p),
+    };
     BST_TRY(bst_start_live(&p->preset, &elsewhere, &target));
-    BST_TRY(bst_plan_preset(&s->live, &target, p->cmd.with_length, env, &p->plan));
+    BST_TRY(bst_plan_preset(&s->live, &target, &take, env, &p->plan));
     if (p->n_kept && p->plan.n_notes < BST_NOTES_MAX)
         p->plan.notes[p->plan.n_notes++] = BST_DIAG_FIXED_KEYS_KEPT;
     return BST_OK;
@@ -111,7 +122,8 @@ static enum bst_err load_preset(struct bst_session *s, struct bst_proposal *p)
     int n = bst_preset_diff(&s->preset, &p->preset, p->kept);
     for (int i = 0; i < n; i++) {
         enum bst_live_kind live = bst_param_at(p->kept[i].id)->live;
-        if (live == BST_PARAM_FIXED || (live == BST_PARAM_LENGTH && !p->cmd.with_length))
+        if (live == BST_PARAM_FIXED || (live == BST_PARAM_LENGTH && !p->cmd.with_length) ||
+            (other_optimizer(s, p) && bst_param_of_optimizer(p->kept[i].id)))
             p->kept[p->n_kept++] = p->kept[i];
     }
     return BST_OK;
@@ -140,7 +152,9 @@ enum bst_err bst_session_fit(struct bst_session *s, struct bst_live *live)
 /* "batch 20" is a batch of 20; whoever meant 20 % sees it before it is done. */
 static void add_batch_remark(const struct bst_proposal *p, struct bst_sb *out)
 {
-    uint64_t was = p->plan.before.batch, is = p->plan.after.batch;
+    const struct bst_live *b = &p->plan.before, *a = &p->plan.after;
+    bool tokens = b->batch_tokens && a->batch_tokens; /* what the operand counts */
+    uint64_t was = tokens ? b->batch_tokens : b->batch, is = tokens ? a->batch_tokens : a->batch;
     if (p->cmd.kind != BST_COMMAND_BATCH || p->cmd.op != BST_OPERAND_SET || !was || !is)
         return;
     bool less = is < was;

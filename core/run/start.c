@@ -1,5 +1,8 @@
 #include "core/run/start.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/run/field.h"
@@ -107,13 +110,49 @@ static enum bst_err make_schedule(const struct bst_preset *p, const struct bst_p
     return bst_schedule_make(&spec, &scale, out);
 }
 
+/* The rule of a change, said by the key. A warm-up that the run ends in is let be here: a start of
+ * two updates to see whether all is there is no mistake. */
+static enum bst_err check_room(const struct bst_live *live)
+{
+    enum bst_diag refused;
+    enum bst_err err = bst_plan_check_room(live, 0, &refused);
+    if (refused != BST_DIAG_BATCH_RANGE)
+        return BST_OK;
+    return bst_fail(err,
+                    "BST-203: global_batch_size: a batch of %" PRIu64
+                    " samples is more than the whole run's %" PRIu64
+                    "; set a smaller one, or a longer run",
+                    live->batch, live->schedule.total);
+}
+
+void bst_start_unfinished(const struct bst_preset *p, const struct bst_plan_env *env,
+                          const struct bst_live *live, struct bst_sb *out)
+{
+    enum bst_diag refused;
+    bool steps = bst_preset_warmup(p).unit == BST_UNIT_STEPS;
+    double tenth = floor((double)live->schedule.total / 10);
+    if (!bst_plan_check_room(live, env->samples, &refused) || refused != BST_DIAG_SCHEDULE_INVALID)
+        return;
+    bst_sb_addf(out, "the run's %" PRIu64 " samples end within its warm-up of %.0f",
+                live->schedule.total, live->schedule.warmup);
+    if (steps)
+        bst_sb_addf(out, "; for all of the schedule --set warmup_steps=%.0f",
+                    fmax(1, floor(tenth / (double)live->batch)));
+    else
+        bst_sb_addf(out, "; for all of the schedule --set warmup_epochs=%.2g",
+                    tenth / (double)env->dataset);
+}
+
 enum bst_err bst_start_live(const struct bst_preset *preset, const struct bst_plan_env *env,
                             struct bst_live *out)
 {
     uint64_t counted = (uint64_t)preset->global_batch_size, batch = counted;
     bool tokens = preset->batch_unit == BST_BATCH_TOKENS;
     if (tokens && !env->tokens)
-        return bst_fail(BST_E_ARG, "batch_unit: tokens, where the batch is counted in samples");
+        return bst_fail(
+            BST_E_ARG,
+            "batch_unit: the preset counts its batch in tokens, these data are counted in "
+            "samples");
     if (tokens)
         batch = bst_split_samples_of_tokens(counted, env->tokens, env->dataset);
     *out = (struct bst_live){
@@ -130,6 +169,7 @@ enum bst_err bst_start_live(const struct bst_preset *preset, const struct bst_pl
     };
     bst_copy_text(out->preset, sizeof out->preset, preset->id);
     BST_TRY(make_schedule(preset, env, batch, &out->schedule));
+    BST_TRY(check_room(out));
     return bst_plan_split(out, env);
 }
 
@@ -169,4 +209,43 @@ enum bst_err bst_start_fit(struct bst_trainer *t, const struct bst_plan_env *env
     known.fit = (uint64_t)fit;
     BST_TRY(bst_plan_split(live, &known));
     return bst_trainer_plan(t, (int64_t)live->batch, (int)live->split.accumulate, &m);
+}
+
+/* Whether the key asks for more than it does by default, of a backend with devices of its own. */
+static bool asks_device(const struct bst_preset *p, enum bst_param_id id)
+{
+    return (id == BST_PARAM_devices_capture && p->devices.capture) ||
+           (id == BST_PARAM_deterministic && !p->deterministic);
+}
+
+void bst_start_unused(const struct bst_preset *p, const struct bst_backend *b, struct bst_sb *out)
+{
+    const char *optimizer = bst_optimizer_info((enum bst_optimizer)p->optimizer)->name;
+    for (int i = 0; i < BST_N_PARAMS; i++) {
+        const struct bst_param_info *key = bst_param_at((enum bst_param_id)i);
+        bool given = p->origin[i] != BST_ORIGIN_DEFAULT;
+        const char *sep = out->len ? "; " : "";
+        if (given && !b->own_memory && asks_device(p, (enum bst_param_id)i))
+            bst_sb_addf(out, "%s%s is for cuda, and changes nothing on %s", sep, key->key, b->name);
+        /* A preset's own may stand for when its optimizer is put back. */
+        else if (p->origin[i] == BST_ORIGIN_SET && !key->one_of &&
+                 !bst_preset_in_force(p, (enum bst_param_id)i))
+            bst_sb_addf(out, "%s%s is no setting of %s, and changes nothing", sep, key->key,
+                        optimizer);
+    }
+}
+
+bool bst_start_is_usage(enum bst_err err)
+{
+    return err == BST_E_ARG || err == BST_E_RANGE || err == BST_E_SHAPE ||
+           err == BST_E_UNSUPPORTED || err == BST_E_NOTFOUND;
+}
+
+enum bst_err bst_start_say_data(const struct bst_preset *p, enum bst_err err)
+{
+    const char *text = bst_err_text();
+    if (err != BST_E_NOTFOUND || !p->data.path[0] || !strstr(text, p->data.path) ||
+        strstr(text, "data.path"))
+        return err;
+    return bst_fail(err, "%s; where the data are is said by --set data.path=PATH", text);
 }

@@ -41,4 +41,19 @@ BST_MUST_USE enum bst_err bst_start_fit(struct bst_trainer *t, const struct bst_
 BST_MUST_USE enum bst_err bst_start_check_data(const struct bst_preset *p,
                                                const struct bst_data_info *info);
 
+/* Where the run ends before its warm-up does, that and what helps; else nothing is added. */
+void bst_start_unfinished(const struct bst_preset *p, const struct bst_plan_env *env,
+                          const struct bst_live *live, struct bst_sb *out);
+
+/* What a trainer or a data set could not be opened with: where that was the preset's data.path, the
+ * text gets how to give another. The same error. */
+BST_MUST_USE enum bst_err bst_start_say_data(const struct bst_preset *p, enum bst_err err);
+
+/* A start that failed so is to be mended in the preset or its data, not by trying again. */
+bool bst_start_is_usage(enum bst_err err);
+
+/* Keys that were given and ask for what this backend or this optimizer has not: "devices.capture is
+ * of cuda, and cpu has none"; "" when there is none. Nothing comes of them, which is no error. */
+void bst_start_unused(const struct bst_preset *p, const struct bst_backend *b, struct bst_sb *out);
+
 #endif

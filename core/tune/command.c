@@ -391,6 +391,11 @@ static enum bst_err check_count(const struct words *w, enum bst_command_kind kin
     if (w->n < least)
         return bst_fail(BST_E_PARSE, "%s: needs %s, as in `%s`", command_words[kind],
                         info[kind].operand, info[kind].example);
+    if (w->n > most && kind == BST_COMMAND_PRESET)
+        return bst_fail(BST_E_PARSE,
+                        "preset: takes a name without blanks, as in `%s`; `bstune preset list` "
+                        "shows them",
+                        info[kind].example);
     if (w->n > most)
         return bst_fail(BST_E_PARSE, "%s: '%.40s' is too much", command_words[kind], w->word[most]);
     return BST_OK;

@@ -87,6 +87,27 @@ enum bst_err bst_plan_check(const struct bst_live *live, enum bst_diag *refused)
     return err;
 }
 
+enum bst_err bst_plan_check_room(const struct bst_live *live, uint64_t samples,
+                                 enum bst_diag *refused)
+{
+    const struct bst_schedule *sch = &live->schedule;
+    *refused = BST_DIAG_NONE;
+    if (live->batch > sch->total) {
+        *refused = BST_DIAG_BATCH_RANGE;
+        return bst_fail(BST_E_RANGE,
+                        "a batch of %" PRIu64 " samples is more than the whole run's %" PRIu64,
+                        live->batch, sch->total);
+    }
+    if (sch->warmup < (double)sch->total ||
+        bst_schedule_warmup_done(sch, samples, live->batch) >= 1)
+        return BST_OK;
+    *refused = BST_DIAG_SCHEDULE_INVALID;
+    return bst_fail(BST_E_RANGE,
+                    "a warm-up of %.0f samples in a run of %" PRIu64
+                    " leaves nothing behind it: shorten it (warmup), or lengthen the run (length)",
+                    sch->warmup, sch->total);
+}
+
 static void begin(struct bst_plan *plan, const struct bst_live *now)
 {
     *plan = (struct bst_plan){.before = *now, .after = *now, .momentum_factor = 1};
@@ -116,12 +137,26 @@ static enum bst_err split_after(struct bst_plan *plan, const struct bst_plan_env
     return BST_OK;
 }
 
+/* A run that was started without room for more than its warm-up may be changed all the same, if
+ * not for the worse. */
+static enum bst_err leads_to_no_room(const struct bst_plan *plan, const struct bst_plan_env *env,
+                                     enum bst_diag *why)
+{
+    const struct bst_schedule *was = &plan->before.schedule, *is = &plan->after.schedule;
+    enum bst_err err = bst_plan_check_room(&plan->after, env->samples, why);
+    bool same = is->warmup <= was->warmup && is->total >= was->total;
+    return *why == BST_DIAG_SCHEDULE_INVALID && same ? BST_OK : err;
+}
+
 /* The last step of every plan: checks, list of changes, rates before and after. */
 static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env, bool fixed)
 {
-    BST_TRY(split_after(plan, env, fixed));
     enum bst_diag why = BST_DIAG_NONE;
-    enum bst_err err = bst_plan_check(&plan->after, &why);
+    enum bst_err err = leads_to_no_room(plan, env, &why);
+    if (err)
+        return refuse(plan, why, err);
+    BST_TRY(split_after(plan, env, fixed));
+    err = bst_plan_check(&plan->after, &why);
     if (err)
         return refuse(plan, why, err);
     const struct bst_live *b = &plan->before, *a = &plan->after;
@@ -133,6 +168,9 @@ static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env
     plan->momentum_factor = bst_momentum_correction(env->form, plan->lr_before, plan->lr_after);
     if (env->samples && plan->lr_after > 1.5 * plan->lr_before)
         note(plan, BST_DIAG_RATE_JUMP);
+    if (env->no_momentum && a->schedule.peak > BST_ADAPTIVE_RATE_USUAL &&
+        a->schedule.peak > b->schedule.peak)
+        note(plan, BST_DIAG_RATE_ADAPTIVE);
     bst_plan_list_changes(plan, env->dataset);
     return BST_OK;
 }
@@ -164,12 +202,6 @@ static enum bst_err change_batch(struct bst_plan *plan, const struct bst_command
         *counted = value < 1 ? 1 : (uint64_t)value;
     }
     settle_batch(live, env);
-    if (live->batch > live->schedule.total)
-        return refuse(plan, BST_DIAG_BATCH_RANGE,
-                      bst_fail(BST_E_RANGE,
-                               "a batch of %" PRIu64
-                               " samples is more than the whole run's %" PRIu64,
-                               live->batch, live->schedule.total));
     bst_schedule_scale_peak(&live->schedule, bst_lr_rule_change(live->rule, was, *counted));
     return BST_OK;
 }
@@ -320,15 +352,50 @@ static enum bst_err take_length(struct bst_plan *plan, const struct bst_plan_env
                            env->samples, plan->after.schedule.total));
 }
 
+/* The run's length in place of the preset's own. A warm-up that is over by now gives the new one
+ * its length, see bst_schedule_take_over(). */
+static void keep_length(struct bst_plan *plan, bool share, const struct bst_plan_env *env)
+{
+    const struct bst_live *now = &plan->before;
+    struct bst_schedule *sch = &plan->after.schedule;
+    uint64_t own = sch->total, total = now->schedule.total, s = env->samples;
+    if (own == total)
+        return;
+    note(plan, BST_DIAG_LENGTH_KEPT);
+    sch->total = total;
+    bool done = s && bst_schedule_warmup_done(&now->schedule, s, now->batch) >= 1;
+    if (!share && (done || sch->warmup < (double)total))
+        return;
+    sch->warmup = rint(sch->warmup / (double)own * (double)total);
+    sch->log_n = sch->warmup / (double)plan->after.batch;
+    if (!share)
+        note(plan, BST_DIAG_WARMUP_SHARE_KEPT);
+}
+
+/* The run's rate at the preset's batch, in the preset's shape: what that starts from is the same
+ * part of its peak. */
+static void keep_rate(struct bst_plan *plan, const struct bst_plan_env *env)
+{
+    const struct bst_live *now = &plan->before;
+    struct bst_live *live = &plan->after;
+    uint64_t was = env->tokens ? now->batch_tokens : now->batch;
+    uint64_t is = env->tokens ? live->batch_tokens : live->batch;
+    double peak = now->schedule.peak * bst_lr_rule_change(now->rule, was, is);
+    bst_schedule_scale_peak(&live->schedule, peak / live->schedule.peak);
+    live->schedule.peak = peak; /* not rounded twice */
+    live->rule = now->rule;
+    live->weight_decay = now->weight_decay;
+    note(plan, BST_DIAG_RATE_KEPT);
+}
+
 enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *preset,
-                             bool with_length, const struct bst_plan_env *env, struct bst_plan *out)
+                             const struct bst_take *take, const struct bst_plan_env *env,
+                             struct bst_plan *out)
 {
     begin(out, now);
     out->after = *preset;
-    if (!with_length && preset->schedule.total != now->schedule.total) {
-        out->after.schedule.total = now->schedule.total;
-        note(out, BST_DIAG_LENGTH_KEPT);
-    }
+    if (!take->length)
+        keep_length(out, take->warmup_share, env);
     if (env->no_momentum)
         out->after.momentum = now->momentum;
     if (!env->tokens)
@@ -336,6 +403,8 @@ enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *
     else if (!out->after.batch_tokens)
         out->after.batch_tokens =
             bst_split_samples_of_tokens(preset->batch, env->dataset, env->tokens);
+    if (take->keep_rate)
+        keep_rate(out, env);
     BST_TRY(take_length(out, env));
     bst_schedule_take_over(&out->after.schedule, &now->schedule, env->samples, preset->batch);
     return finish(out, env, false);

@@ -67,18 +67,35 @@ BST_MUST_USE enum bst_err bst_plan_split(struct bst_live *live, const struct bst
 /* Checks every value of `live`; refused gets the code. */
 BST_MUST_USE enum bst_err bst_plan_check(const struct bst_live *live, enum bst_diag *refused);
 
+/* Whether the run has room for one batch, and, while its warm-up lasts at `samples`, for something
+ * behind that. The rule of a start and of every change. */
+BST_MUST_USE enum bst_err bst_plan_check_room(const struct bst_live *live, uint64_t samples,
+                                              enum bst_diag *refused);
+
+/* A peak above it is not what adamw and lamb take: it was likely meant for sgd. */
+#define BST_ADAPTIVE_RATE_USUAL 0.03
+
 /* A command that is not a preset, undo or redo (those need settings that only the run holds; see
  * below): BST_E_STATE or BST_E_RANGE with text and out->refused. On error `after` is `before`. */
 BST_MUST_USE enum bst_err bst_plan_command(const struct bst_live *now,
                                            const struct bst_command *cmd,
                                            const struct bst_plan_env *env, struct bst_plan *out);
 
+/* What of a preset is taken up, and how. */
+struct bst_take {
+    bool length;       /* its own; else the run's stays */
+    bool warmup_share; /* its warm-up is a part of the run, whatever the run's length */
+    bool keep_rate;    /* its rate and weight decay are another optimizer's: the run's stay, and
+                          follow the batch by the run's rule */
+};
+
 /* The live keys of a preset, resolved as if it had been started (rates at its own batch), taken up
- * by this run. The run's length stays unless with_length. Its gradient_accumulation_steps give way
- * where they would not fit: the batch is what counts. */
+ * by this run. Its gradient_accumulation_steps give way where they would not fit: the batch is what
+ * counts. A warm-up for which the run is too short becomes the part of it that it was of its own.
+ */
 BST_MUST_USE enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *preset,
-                                          bool with_length, const struct bst_plan_env *env,
-                                          struct bst_plan *out);
+                                          const struct bst_take *take,
+                                          const struct bst_plan_env *env, struct bst_plan *out);
 
 /* Back to settings held from before a change (undo), or forward to them again (redo). */
 BST_MUST_USE enum bst_err bst_plan_return(const struct bst_live *now, const struct bst_live *held,

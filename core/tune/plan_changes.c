@@ -38,8 +38,8 @@ static void show_batch(const struct bst_live *l, uint64_t dataset, char out[TEXT
 {
     (void)dataset;
     if (l->batch_tokens)
-        snprintf(out, TEXT_ROOM, "%" PRIu64 " tokens (%" PRIu64 " samples)", l->batch_tokens,
-                 l->batch);
+        snprintf(out, TEXT_ROOM, "%" PRIu64 " tokens (%" PRIu64 " sample%s)", l->batch_tokens,
+                 l->batch, l->batch == 1 ? "" : "s");
     else
         show_count(l->batch, out);
 }

@@ -155,8 +155,13 @@ enum bst_err bst_schedule_set_warmup(struct bst_schedule *sch, double warmup, ui
                                      uint64_t batch, bool jump)
 {
     double x = bst_schedule_warmup_done(sch, s, batch);
+    if (x >= 1 && !(sch->warmup > 0))
+        return bst_fail(BST_E_STATE, "this run has no warm-up to change; `lr` changes the rate");
     if (x >= 1)
-        return bst_fail(BST_E_STATE, "the warm-up ended at sample %.0f", sch->warmup);
+        return bst_fail(BST_E_STATE,
+                        "the warm-up ended at sample %.0f, nothing of it is left to change; `lr` "
+                        "changes the rate",
+                        sch->warmup);
     sch->warmup = warmup;
     struct place p = find_place(sch, s, batch);
     if (p.edge <= p.at) {

@@ -181,6 +181,9 @@ static const struct {
     {"accumulate =1.5", "accumulate: '=1.5' is not a whole number"},
     {"clip -1", "clip: '-1' is not =V|off, as in `clip 1.0`"},
     {"preset ../x", "preset: '../x' is not a preset's name"},
+    {"preset Quickstart text",
+     "preset: takes a name without blanks, as in `preset a100x4-ddp-2048`; `bstune preset list` "
+     "shows them"},
     {"preset", "preset: needs NAME [--with-length], as in `preset a100x4-ddp-2048`"},
     {"undo 3", "undo: '3' is too much"},
     {"undo --jump", "undo: no option '--jump'"},

@@ -12,6 +12,7 @@
 #include "core/tune/plan.h"
 
 static const uint64_t dataset = 60000;
+static const struct bst_take as_it_is, with_length = {.length = true};
 
 static void near_rel(double got, double want, double tolerance)
 {
@@ -274,7 +275,7 @@ static void a_preset_on_a_smaller_machine(void **state)
     struct bst_plan_env env = at(30000);
     env.fit = 300;
     struct bst_plan plan;
-    assert_int_equal(bst_plan_preset(&now, &preset, false, &env, &plan), BST_OK);
+    assert_int_equal(bst_plan_preset(&now, &preset, &as_it_is, &env, &plan), BST_OK);
     assert_int_equal(plan.after.split.batch, 2048);
     assert_int_equal(plan.after.split.accumulate, 7);
     assert_int_equal(plan.after.split.micro, 293);
@@ -286,16 +287,21 @@ static void a_preset_on_a_smaller_machine(void **state)
     must_show(&plan, "lr_scheduler", "cosine", "linear");
     must_show(&plan, "weight_decay", "0.0005", "0.0001");
     assert_null(find(&plan, "length"));
-    /* half of its own warm-up was done; the rest is stretched to ten epochs */
+    /* Its warm-up of ten epochs would be all of this run: it is a ninth of it, as of its own. Half
+     * of the run's was done; the rest is stretched to there. */
+    assert_true(has_note(&plan, BST_DIAG_WARMUP_SHARE_KEPT));
+    assert_true(plan.after.schedule.warmup == 66667);
     near_rel(plan.lr_after, 0.2, 1e-15);
 
-    assert_int_equal(bst_plan_preset(&now, &preset, true, &env, &plan), BST_OK);
+    assert_int_equal(bst_plan_preset(&now, &preset, &with_length, &env, &plan), BST_OK);
     assert_int_equal(plan.after.schedule.total, 90 * dataset);
     assert_false(has_note(&plan, BST_DIAG_LENGTH_KEPT));
+    assert_false(has_note(&plan, BST_DIAG_WARMUP_SHARE_KEPT));
+    assert_true(plan.after.schedule.warmup == 600000);
     must_show(&plan, "length", "600000sa (10.000ep)", "5400000sa (90.000ep)");
 
     env.samples = 300000; /* past its own warm-up: the preset's counts as done */
-    assert_int_equal(bst_plan_preset(&now, &preset, false, &env, &plan), BST_OK);
+    assert_int_equal(bst_plan_preset(&now, &preset, &as_it_is, &env, &plan), BST_OK);
     assert_null(find(&plan, "warmup"));
     near_rel(plan.lr_after, 0.4 * (1 - 240000.0 / 540000), 1e-14);
     assert_true(has_note(&plan, BST_DIAG_RATE_JUMP));
@@ -303,14 +309,93 @@ static void a_preset_on_a_smaller_machine(void **state)
 
     env.samples = 30000; /* in the midst of its own, the preset has none: it ends */
     preset.schedule.warmup = 0;
-    assert_int_equal(bst_plan_preset(&now, &preset, false, &env, &plan), BST_OK);
+    assert_int_equal(bst_plan_preset(&now, &preset, &as_it_is, &env, &plan), BST_OK);
     assert_true(has_note(&plan, BST_DIAG_WARMUP_ENDED));
     assert_true(has_note(&plan, BST_DIAG_RATE_JUMP));
 
     env.samples = 300000;
     preset.schedule.total = 200000;
-    assert_int_equal(bst_plan_preset(&now, &preset, true, &env, &plan), BST_E_STATE);
+    assert_int_equal(bst_plan_preset(&now, &preset, &with_length, &env, &plan), BST_E_STATE);
     assert_int_equal(plan.refused, BST_DIAG_LENGTH_PASSED);
+}
+
+/* The rule of a start: a batch and something behind the warm-up have room in the run. */
+static void a_run_has_room_for_its_batch_and_its_warmup(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR);
+    enum bst_diag why;
+    must_refuse(&now, "batch =600001", at(0), BST_DIAG_BATCH_RANGE, "whole run's 600000");
+    assert_int_equal(must(&now, "batch =600000", at(0)).after.batch, 600000);
+    must_refuse(&now, "warmup =10ep", at(0), BST_DIAG_SCHEDULE_INVALID, "nothing behind it");
+    must_refuse(&now, "warmup =100%", at(0), BST_DIAG_SCHEDULE_INVALID, "nothing behind it");
+    must_refuse(&now, "warmup +20ep", at(30000), BST_DIAG_SCHEDULE_INVALID, "nothing behind it");
+    must_refuse(&now, "length =1ep", at(30000), BST_DIAG_SCHEDULE_INVALID, "nothing behind it");
+    assert_true(must(&now, "warmup =599999sa", at(0)).after.schedule.warmup == 599999);
+    /* Once it is over, it takes no more of the run. */
+    assert_int_equal(must(&now, "length =60001sa", at(60000)).after.schedule.total, 60001);
+
+    now.schedule.warmup = (double)now.schedule.total;
+    assert_int_equal(bst_plan_check_room(&now, 0, &why), BST_E_RANGE);
+    assert_int_equal(why, BST_DIAG_SCHEDULE_INVALID);
+    /* Started so, it may be changed, but not to be worse. */
+    assert_int_equal(must(&now, "batch +20%", at(0)).after.batch, 307);
+    assert_int_equal(must(&now, "length +1ep", at(0)).after.schedule.total, 660000);
+    must_refuse(&now, "warmup +1ep", at(0), BST_DIAG_SCHEDULE_INVALID, "nothing behind it");
+    now.schedule.warmup = 0;
+    assert_int_equal(bst_plan_check_room(&now, 0, &why), BST_OK);
+    now.batch = now.schedule.total + 1;
+    assert_int_equal(bst_plan_check_room(&now, 0, &why), BST_E_RANGE);
+    assert_int_equal(why, BST_DIAG_BATCH_RANGE);
+}
+
+/* A part of the run is one of the run that there is. */
+static void a_warmup_given_as_a_part_follows_the_runs_length(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_LINEAR), preset = now;
+    struct bst_plan_env env = at(0);
+    struct bst_plan plan;
+    struct bst_take part = {.warmup_share = true};
+    preset.schedule.total = 40 * dataset;
+    preset.schedule.warmup = 0.05 * 40 * (double)dataset; /* two epochs, a fifth of this run */
+    assert_int_equal(bst_plan_preset(&now, &preset, &as_it_is, &env, &plan), BST_OK);
+    assert_true(plan.after.schedule.warmup == 120000);
+    assert_int_equal(bst_plan_preset(&now, &preset, &part, &env, &plan), BST_OK);
+    assert_true(plan.after.schedule.warmup == 30000);
+    assert_false(has_note(&plan, BST_DIAG_WARMUP_SHARE_KEPT));
+    part.length = true;
+    assert_int_equal(bst_plan_preset(&now, &preset, &part, &env, &plan), BST_OK);
+    assert_true(plan.after.schedule.warmup == 120000);
+}
+
+/* 0.1 of sgd would be fifty times what this adamw run takes: what is meant for another optimizer
+ * stays, and follows the batch by the run's own rule. */
+static void a_rate_for_another_optimizer_is_kept(void **state)
+{
+    (void)state;
+    struct bst_live now = live_of(256, BST_LR_RULE_SQRT),
+                    preset = live_of(1024, BST_LR_RULE_LINEAR);
+    struct bst_plan_env env = at(0);
+    struct bst_plan plan;
+    const struct bst_take other = {.keep_rate = true};
+    now.schedule.peak = 0.002;
+    preset.schedule.kind = BST_SCHEDULE_LINEAR;
+    preset.schedule.start_lr = 0.05;
+    preset.weight_decay = 0.01;
+    env.no_momentum = true;
+    assert_int_equal(bst_plan_preset(&now, &preset, &as_it_is, &env, &plan), BST_OK);
+    assert_true(plan.after.schedule.peak == preset.schedule.peak);
+    assert_true(has_note(&plan, BST_DIAG_RATE_ADAPTIVE));
+    assert_int_equal(bst_plan_preset(&now, &preset, &other, &env, &plan), BST_OK);
+    assert_int_equal(plan.after.batch, 1024);
+    assert_int_equal(plan.after.schedule.kind, BST_SCHEDULE_LINEAR);
+    near_rel(plan.after.schedule.peak, 0.004, 1e-15);
+    near_rel(plan.after.schedule.start_lr, 0.004 * 0.05 / 0.4, 1e-14);
+    assert_int_equal(plan.after.rule, BST_LR_RULE_SQRT);
+    assert_true(plan.after.weight_decay == now.weight_decay);
+    assert_true(has_note(&plan, BST_DIAG_RATE_KEPT));
+    assert_false(has_note(&plan, BST_DIAG_RATE_ADAPTIVE));
 }
 
 static void undo_and_redo(void **state)
@@ -398,7 +483,7 @@ static void without_momentum_there_is_none_to_change(void **state)
     must_refuse(&now, "momentum =0.8", env, BST_DIAG_NO_MOMENTUM, "no momentum");
     other.momentum = 0.5;
     other.weight_decay = now.weight_decay + 0.01;
-    assert_int_equal(bst_plan_preset(&now, &other, false, &env, &plan), BST_OK);
+    assert_int_equal(bst_plan_preset(&now, &other, &as_it_is, &env, &plan), BST_OK);
     assert_true(plan.after.momentum == now.momentum);
     assert_true(plan.after.weight_decay == other.weight_decay);
     assert_int_equal(plan.n_changes, 1);
@@ -441,7 +526,7 @@ static void a_batch_of_tokens_stays_exact(void **state)
     assert_int_equal(plan.after.batch_tokens, 524288);
     /* A preset that counts in samples, taken up by a run that counts in tokens. */
     other = live_of(100, BST_LR_RULE_SQRT);
-    assert_int_equal(bst_plan_preset(&now, &other, false, &env, &plan), BST_OK);
+    assert_int_equal(bst_plan_preset(&now, &other, &as_it_is, &env, &plan), BST_OK);
     assert_int_equal(plan.after.batch, 100);
     assert_int_equal(plan.after.batch_tokens, 102400);
 }
@@ -456,6 +541,9 @@ int main(void)
         cmocka_unit_test(a_fixed_accumulation_is_kept_to),
         cmocka_unit_test(momentum_is_corrected_where_the_form_needs_it),
         cmocka_unit_test(warmup_changes),
+        cmocka_unit_test(a_run_has_room_for_its_batch_and_its_warmup),
+        cmocka_unit_test(a_warmup_given_as_a_part_follows_the_runs_length),
+        cmocka_unit_test(a_rate_for_another_optimizer_is_kept),
         cmocka_unit_test(rate_changes),
         cmocka_unit_test(other_values),
         cmocka_unit_test(a_preset_on_a_smaller_machine),

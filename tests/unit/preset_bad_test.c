@@ -259,8 +259,8 @@ static const struct {
     {"batch_unit: tokens\nlr_scaling: sqrt-accumulate\nmicro_batch_size: 8\n",
      "p.yaml:2:1: error: lr_scaling: sqrt-accumulate goes by samples, but batch_unit is tokens\n"},
     {"data: {token_bytes: 3}\n", "p.yaml:1:8: error: data.token_bytes: 3, expected 2 or 4\n"},
-    {"data: {format: imagefolder}\n",
-     "p.yaml:1:8: error: data.path: imagefolder needs the folder of the images\n"},
+    {"data: {format: imagefolder}\n", "p.yaml:1:8: error: data.path: imagefolder needs the folder "
+                                      "of the images: --set data.path=FOLDER\n"},
     {"recompute: true\n",
      "p.yaml:1:12: error: recompute: 'true' is not none, auto, {layers: [PATTERN, ...]} or {every: "
      "n} with n from 1 to 1000\n"},
