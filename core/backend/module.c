@@ -55,18 +55,20 @@ static const struct bst_module_host *the_host(void)
     return &host;
 }
 
-/* Folder of the running binary. */
-static bool own_folder(char out[PATH_BYTES])
+/* Folder of the running binary, or so many above it: no ".." in a path that people are shown. */
+static bool own_folder(int above, char out[PATH_BYTES])
 {
     ssize_t n = readlink("/proc/self/exe", out, PATH_BYTES - 1);
 
     if (n <= 0)
         return false;
     out[n] = '\0';
-    char *slash = strrchr(out, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
+    for (int i = 0; i <= above; i++) {
+        char *slash = strrchr(out, '/');
+        if (!slash)
+            return false;
+        *slash = '\0';
+    }
     return true;
 }
 
@@ -74,7 +76,7 @@ static bool own_folder(char out[PATH_BYTES])
  */
 static const char *place(int i, const char *name, char out[PATH_BYTES])
 {
-    static const char *const below[] = {"", "/../" BST_MODULE_LIBDIR};
+    static const char *const below[] = {"", "/" BST_MODULE_LIBDIR};
     const char *given = getenv("BSTUNE_MODULE_DIR");
     char own[PATH_BYTES];
     int n;
@@ -84,7 +86,7 @@ static const char *place(int i, const char *name, char out[PATH_BYTES])
             return NULL;
         n = snprintf(out, PATH_BYTES, "%s/%s.so", given, name);
     } else {
-        if (i >= (int)(sizeof below / sizeof below[0]) || !own_folder(own))
+        if (i >= (int)(sizeof below / sizeof below[0]) || !own_folder(i, own))
             return NULL;
         n = snprintf(out, PATH_BYTES, "%s%s/%s.so", own, below[i], name);
     }

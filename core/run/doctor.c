@@ -24,6 +24,7 @@ struct examination {
     struct bst_start start;
     struct bst_train_cfg train;
     int n_gpus; /* on the bus */
+    int wanted; /* GPUs that the preset asks for */
 };
 
 const char *bst_finding_state_name(enum bst_finding_state state)
@@ -53,12 +54,13 @@ void bst_doctor_add(struct bst_doctor *d, const char *name, enum bst_finding_sta
     bst_copy_clean(f->text, sizeof f->text, text.data);
     bst_sb_fini(&text);
     d->n_missing += state == BST_FINDING_MISSING;
+    d->n_bad += state == BST_FINDING_BAD;
 }
 
-/* Missing where a GPU is here to be used, none where there is not. */
+/* Missing where a GPU is here to be used, or asked for; else none. */
 static enum bst_finding_state lacking(const struct examination *x)
 {
-    return x->n_gpus ? BST_FINDING_MISSING : BST_FINDING_NONE;
+    return x->n_gpus || x->wanted ? BST_FINDING_MISSING : BST_FINDING_NONE;
 }
 
 static void look_at_cpu(struct examination *x)
@@ -151,7 +153,11 @@ static void look_at_gpus(struct examination *x)
     x->n_gpus = count_gpus(x->cfg->root ? x->cfg->root : "");
     if (x->n_gpus < count)
         x->n_gpus = count; /* in a container that does not see the bus */
-    if (!x->n_gpus)
+    if (x->n_gpus < x->wanted)
+        bst_doctor_add(x->d, "GPU", BST_FINDING_MISSING,
+                       "%s asks for %d (devices.backend: cuda), %d %s on the bus", x->cfg->preset,
+                       x->wanted, x->n_gpus, x->n_gpus == 1 ? "is" : "are");
+    else if (!x->n_gpus)
         bst_doctor_add(x->d, "GPU", BST_FINDING_NONE,
                        "no NVIDIA device on the bus; nets train on the processor");
     if (err)
@@ -188,7 +194,8 @@ static void look_at_nccl(struct examination *x)
     if (get && !get(&v))
         bst_doctor_add(x->d, "NCCL", BST_FINDING_OK, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
     else
-        bst_doctor_add(x->d, "NCCL", x->n_gpus > 1 ? BST_FINDING_MISSING : BST_FINDING_NONE,
+        bst_doctor_add(x->d, "NCCL",
+                       x->n_gpus > 1 || x->wanted > 1 ? BST_FINDING_MISSING : BST_FINDING_NONE,
                        "not installed (no libnccl.so.2); several GPUs need it");
     if (library)
         dlclose(library);
@@ -206,13 +213,27 @@ static void look_at_backend(struct examination *x)
         bst_doctor_add(x->d, "CUDA backend", lacking(x), "%s", bst_err_text());
 }
 
+/* Keys that change nothing with this backend. */
+static void look_at_keys(struct examination *x)
+{
+    struct bst_sb unused;
+    bst_sb_init(&unused, 1024);
+    bst_start_unused(&x->preset, x->train.backend, &unused);
+    if (unused.len)
+        bst_doctor_add(x->d, "preset", BST_FINDING_NONE, "%s", unused.data);
+    bst_sb_fini(&unused);
+}
+
 static void look_at_data(struct examination *x)
 {
     struct bst_dataset *ds = NULL;
     x->train.data.input = x->train.net->input;
-    if (bst_dataset_open(&x->train.data, &ds)) {
-        bst_doctor_add(x->d, "data", BST_FINDING_MISSING, "%s of %s: %s", x->preset.data.format,
-                       x->cfg->preset, bst_err_text());
+    enum bst_err err = bst_start_say_data(&x->preset, bst_dataset_open(&x->train.data, &ds));
+    if (err) {
+        /* Without a path there is nothing that could be wrong. */
+        bool missing = err == BST_E_NOTFOUND || !x->train.data.path;
+        bst_doctor_add(x->d, "data", missing ? BST_FINDING_MISSING : BST_FINDING_BAD,
+                       "%s of %s: %s", x->preset.data.format, x->cfg->preset, bst_err_text());
         return;
     }
     const struct bst_data_info *i = bst_dataset_info(ds);
@@ -232,6 +253,15 @@ static void look_at_data(struct examination *x)
     bst_dataset_close(ds);
 }
 
+/* What cannot be loaded is a finding, and no reason to look no further. */
+static void take_wishes(struct examination *x)
+{
+    if (strcmp(x->preset.devices.backend, "cuda") != 0)
+        return;
+    x->wanted = (int)x->preset.devices.count;
+    bst_copy_text(x->preset.devices.backend, sizeof x->preset.devices.backend, "auto");
+}
+
 enum bst_err bst_doctor_examine(const struct bst_doctor_cfg *cfg, struct bst_doctor *out,
                                 struct bst_preset_errors *errs)
 {
@@ -242,9 +272,13 @@ enum bst_err bst_doctor_examine(const struct bst_doctor_cfg *cfg, struct bst_doc
     enum bst_err err =
         bst_preset_load(cfg->presets, cfg->preset, cfg->sets, cfg->n_sets, &x->preset, errs);
     if (!err)
+        take_wishes(x);
+    if (!err)
         err = bst_start_train_cfg(&x->preset, cfg->nets, &x->start, &x->train);
     if (!err) {
         look_at_cpu(x);
+        if (!x->wanted)
+            look_at_keys(x);
         look_at_gpus(x);
         look_at_backend(x);
         look_at_cudnn(x);
@@ -271,5 +305,6 @@ void bst_doctor_print_json(const struct bst_doctor *d, struct bst_sb *out)
     }
     bst_json_close(&j, ']');
     bst_json_int(&j, "missing", d->n_missing);
+    bst_json_int(&j, "bad", d->n_bad);
     bst_json_close(&j, '}');
 }

@@ -8,8 +8,9 @@
 
 enum { BST_DOCTOR_FINDINGS = 96 };
 
-/* NONE: it is not here, and nothing here needs it. MISSING: something here does. */
-#define BST_FINDING_STATES(X) X(OK, "ok") X(NONE, "none") X(MISSING, "missing")
+/* NONE: it is not here, and nothing here needs it. MISSING: something here, or what was asked for,
+ * does. BAD: it is here and cannot be used. */
+#define BST_FINDING_STATES(X) X(OK, "ok") X(NONE, "none") X(MISSING, "missing") X(BAD, "bad")
 
 enum bst_finding_state {
 #define X(name, word) BST_FINDING_##name,
@@ -26,7 +27,7 @@ struct bst_finding {
 
 struct bst_doctor {
     struct bst_finding findings[BST_DOCTOR_FINDINGS];
-    int n, n_missing;
+    int n, n_missing, n_bad;
 };
 
 struct bst_doctor_cfg { /* borrowed */
@@ -45,7 +46,7 @@ BST_MUST_USE enum bst_err bst_doctor_examine(const struct bst_doctor_cfg *cfg,
                                              struct bst_preset_errors *errs);
 void bst_doctor_add(struct bst_doctor *d, const char *name, enum bst_finding_state state,
                     const char *fmt, ...) BST_PRINTF(4, 5);
-/* {"findings":[{"name":…,"state":…,"text":…},…],"missing":n} */
+/* {"findings":[{"name":…,"state":…,"text":…},…],"missing":n,"bad":n} */
 void bst_doctor_print_json(const struct bst_doctor *d, struct bst_sb *out);
 
 #endif

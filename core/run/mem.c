@@ -229,6 +229,32 @@ static void find_largest(const struct planner *p, struct bst_mem_largest *out)
         out->total = m.total;
 }
 
+/* For the rows of this planner, from `from` on, that do not fit in one pass. `most`: that does. */
+static void add_parts(const struct planner *p, struct bst_mem_report *r, int from, int most)
+{
+    struct bst_rank_memory m;
+    struct bst_split split;
+    int fit = 0, cap = (int)p->preset.micro_batch_size;
+    for (int i = from; i < r->n_rows; i++) {
+        struct bst_mem_row *row = &r->rows[i];
+        if (row->fits || row->why[0] || row->micro < 2 || most < 1 ||
+            p->preset.gradient_accumulation_steps)
+            continue;
+        bst_trainer_set_limit(p->t, p->capacity);
+        if (!fit && bst_trainer_largest_micro(p->t, most, &fit))
+            return;
+        struct bst_split_ask ask = {.batch = row->batch,
+                                    .ranks = (uint64_t)p->cfg.ranks,
+                                    .cap = (uint64_t)(cap && cap < fit ? cap : fit)};
+        if (bst_split_make(&ask, &split) ||
+            bst_trainer_plan(p->t, (int64_t)row->batch, (int)split.accumulate, &m))
+            continue;
+        row->part = (int)split.micro;
+        row->n_parts = (int)split.accumulate;
+        row->part_total = m.total;
+    }
+}
+
 /* Two plans of the net as it is, without recomputation, and what the process takes by then. */
 static enum bst_err fit_textbook(const struct bst_mem_cfg *cfg, struct bst_mem_report *r,
                                  struct bst_preset_errors *errs)
@@ -326,11 +352,14 @@ static enum bst_err add_setting(const struct bst_mem_cfg *cfg, const char *preci
     pthread_t thread;
     BST_TRY(open_planner(cfg, precision, recompute, r->capacity, &p, &r->generated, errs));
     bool beside = cfg->device && !pthread_create(&thread, NULL, search_main, &search);
+    int from = r->n_rows;
     add_rows(cfg, &p, r);
     if (beside)
         pthread_join(thread, NULL);
     else
         find_largest(&p, &search.out);
+    if (!search.err)
+        add_parts(&p, r, from, search.out.micro);
     /* After the other one: what both wrote of cuDNN's answers is then together. */
     close_planner(&p);
     if (search.err)

@@ -42,7 +42,11 @@ struct bst_mem_row {
     uint64_t workspace; /* gradients of activations, scratch, gaps */
     uint64_t scratch;   /* of that: what one instruction needs for itself, a library's included */
     uint64_t total;
-    uint64_t host;      /* beside it, in the host's memory: images on their way to a GPU */
+    uint64_t host; /* beside it, in the host's memory: images on their way to a GPU */
+    /* Where one pass does not fit: what a run makes of the batch by itself, by accumulation. 0: it
+     * fits, or nothing does, or the preset fixes the number of micro-batches. */
+    int part, n_parts; /* largest micro-batch, and how many a device */
+    uint64_t part_total;
     int n_again;        /* instructions that run a second time */
     double again_share; /* their estimated work, as a part of all the rest */
     double textbook;    /* bytes; 0: not known */

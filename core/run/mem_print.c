@@ -32,6 +32,13 @@ static void print_row(struct bst_json *j, const struct bst_mem_row *row)
         bst_json_num(j, "textbook", row->textbook);
         bst_json_num(j, "textbook_error", bst_memory_error(row->textbook, (double)row->total));
     }
+    if (row->part) {
+        bst_json_open(j, "accumulated", '{');
+        bst_json_int(j, "micro_batch_size", row->part);
+        bst_json_int(j, "gradient_accumulation_steps", row->n_parts);
+        bst_json_uint(j, "total", row->part_total);
+        bst_json_close(j, '}');
+    }
     if (row->why[0])
         bst_json_str(j, "why", row->why);
     bst_json_close(j, '}');

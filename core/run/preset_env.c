@@ -19,18 +19,21 @@ struct owned_env {
     unsigned precisions[NAMES_MAX];
 };
 
-/* Folder of the running binary, heap; NULL where /proc does not say. */
-static char *own_folder(void)
+/* The folder that the running binary's own lies in, heap; NULL where /proc does not say. */
+static char *own_prefix(void)
 {
     char path[4096];
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0)
         return NULL;
     path[n] = '\0';
-    char *slash = strrchr(path, '/');
-    if (!slash)
-        return NULL;
-    *slash = '\0';
+    /* Twice, since what is shown to people should not go through "build/..". */
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(path, '/');
+        if (!slash)
+            return NULL;
+        *slash = '\0';
+    }
     return bst_xstrdup(path);
 }
 
@@ -39,12 +42,12 @@ static void find_dirs(char *dirs[DIRS_MAX])
     int n = 0;
     const char *given = getenv("BSTUNE_PRESET_DIR"), *config = getenv("XDG_CONFIG_HOME");
     const char *home = getenv("HOME");
-    char *own = own_folder();
+    char *own = own_prefix();
     if (given && *given)
         dirs[n++] = bst_xstrdup(given);
     if (own) {
-        dirs[n++] = bst_xasprintf("%s/../presets", own); /* build/bstune beside presets/ */
-        dirs[n++] = bst_xasprintf("%s/../share/bstune/presets", own);
+        dirs[n++] = bst_xasprintf("%s/presets", own); /* build/bstune beside presets/ */
+        dirs[n++] = bst_xasprintf("%s/share/bstune/presets", own);
     }
     if (config && *config == '/')
         dirs[n++] = bst_xasprintf("%s/bstune/presets", config);

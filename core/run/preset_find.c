@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/alloc.h"
 #include "core/base/io.h"
@@ -87,6 +88,14 @@ static bool has_id(const struct bst_preset_entry *list, int n, const char *id)
         if (strcmp(list[i].id, id) == 0)
             return true;
     return false;
+}
+
+/* A preset that was found by its name is shown as a person here would write its path. */
+static const char *from_here(const char *path)
+{
+    char here[4096];
+    size_t n = getcwd(here, sizeof here) ? strlen(here) : 0;
+    return n > 1 && !strncmp(path, here, n) && path[n] == '/' ? path + n + 1 : path;
 }
 
 static enum bst_err read_path(const struct bst_preset_env *env, const char *path,
@@ -228,7 +237,7 @@ enum bst_err bst_preset_load(const struct bst_preset_env *env, const char *name,
         path = err ? NULL : find_label(list, n, name);
     }
     if (path)
-        err = read_path(env, path, sets, n_sets, out, errs);
+        err = read_path(env, from_here(path), sets, n_sets, out, errs);
     else if (!err)
         err = not_found(list, n, name, errs);
     bst_preset_list_free(list, n);

@@ -443,7 +443,9 @@ static enum bst_err not_one(const char *root, const struct bst_run_info *list, i
     for (int i = 0; i < n; i++)
         if (!n_live || list[i].live)
             bst_sb_addf(&names, "%s%s", names.len ? ", " : "", list[i].name);
-    enum bst_err err = bst_fail(BST_E_NOTFOUND, "%d runs are there, say which: %s",
+    enum bst_err err = bst_fail(BST_E_NOTFOUND,
+                                n_live ? "%d runs are live, say which: %s"
+                                       : "no run is live; of the %d that ended say which: %s",
                                 n_live ? n_live : n, names.data);
     bst_sb_fini(&names);
     return err;

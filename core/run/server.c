@@ -313,6 +313,15 @@ void bst_server_searching(struct bst_server *s, uint64_t client)
     pthread_mutex_unlock(&s->lock);
 }
 
+void bst_server_busy(struct bst_server *s, bool on)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->busy_since = on ? bst_clock_now() : 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
 bool bst_server_next(struct bst_server *s, bool urgent_only, struct bst_inbound *out)
 {
     int i = 0;

@@ -38,6 +38,9 @@ const char *bst_server_path(const struct bst_server *s);
 void bst_server_publish(struct bst_server *s, const struct bst_status *status);
 /* Whose search is on; 0: none, or the run's own. */
 void bst_server_searching(struct bst_server *s, uint64_t client);
+/* An update or an evaluation begins now, or has ended: how old it is goes out with every status,
+ * whatever it keeps waiting. */
+void bst_server_busy(struct bst_server *s, bool on);
 /* The next command, or the next urgent one; false when there is none. */
 bool bst_server_next(struct bst_server *s, bool urgent_only, struct bst_inbound *out);
 /* `line` is one JSON object without its end; dropped when the client has gone. Copied. */

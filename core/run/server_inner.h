@@ -37,6 +37,7 @@ struct bst_server {
     struct bst_inbound queue[BST_SERVER_QUEUE];
     int n_queue;
     uint64_t searching; /* client */
+    double busy_since;  /* monotonic; 0: nothing is on */
     struct bst_outbound *first, **last;
 
     atomic_bool stop, check_now;

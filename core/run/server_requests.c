@@ -1,6 +1,8 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/run/field.h"
 #include "core/run/server_inner.h"
@@ -103,6 +105,7 @@ void bst_server_send_status(struct bst_server *s, struct bst_peer *p)
            offsetof(struct bst_status, layers) +
                (size_t)s->status.n_layers * sizeof s->status.layers[0]);
     s->shown.you_search = p->key == s->searching;
+    s->shown.update_age = bst_metric_of(s->busy_since > 0 ? bst_clock_now() - s->busy_since : NAN);
     pthread_mutex_unlock(&s->lock);
     bst_copy_text(s->shown.lease, sizeof s->shown.lease, holder_name(s));
     s->shown.you_hold_lease = p->key == s->holder;

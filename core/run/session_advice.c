@@ -109,8 +109,9 @@ static void tell(struct bst_session *s, const struct bst_advice *a)
     char code[16], text[400];
     bool logs = s->preset.advise == BST_ADVISE_LOG;
     bst_diag_code(a->code, code);
+    /* What to do comes first: a row of events may have no room for the rest. */
     if (a->change[0])
-        snprintf(text, sizeof text, "%s; `%s` should bring %s", a->why, a->change, a->effect);
+        snprintf(text, sizeof text, "try `%s`, for %s: %s", a->change, a->effect, a->why);
     else
         snprintf(text, sizeof text, "%s: %s", bst_diag_find((int)a->code)->title, a->why);
     bst_log(BST_LOG_INFO, "%s: %s%s", code, logs ? "would have advised: " : "", text);
@@ -262,7 +263,7 @@ void bst_session_advice_end(struct bst_session *s)
                          a->n_given);
     else
         bst_session_note(s, BST_DIAG_NONE,
-                         "advice: %d given, %d had their time, %d of those %s followed by "
+                         "advice: %d given; of %d whose effect could be seen %d %s followed by "
                          "something better",
                          a->n_given, scored, improved, improved == 1 ? "was" : "were");
 }

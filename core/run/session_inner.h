@@ -128,7 +128,8 @@ struct bst_session {
 
     struct bst_status status;
     struct bst_watch watch;
-    double published, layers_at, cpu_at, cpu_used, rate_mean;
+    double published, layers_at, cpu_at, cpu_used;
+    double rate_mean, tokens_mean;     /* a second, of late; 0: none yet */
     uint64_t noise_batch, noise_split; /* that the status speaks of */
     struct bst_advisor advisor;
     int n_scored;              /* pieces of advice whose outcome was told */
@@ -139,6 +140,8 @@ struct bst_session {
 /* session_status.c */
 double bst_session_elapsed(const struct bst_session *s);
 void bst_session_phase(struct bst_session *s, enum bst_phase phase);
+/* Samples and tokens a second into the status, by one rule. */
+void bst_session_rates(struct bst_session *s);
 /* Fills and publishes the snapshot; at most every 50 ms unless `now`. */
 void bst_session_publish(struct bst_session *s, bool now);
 /* A message of the trainer's own: log, metrics, clients, status. */

@@ -114,6 +114,12 @@ static void fill_settings(struct bst_session *s)
         st->learning_rate = bst_metric_of(bst_schedule_lr(&l->schedule, s->at.samples, l->batch));
 }
 
+void bst_session_rates(struct bst_session *s)
+{
+    s->status.samples_per_sec = bst_metric_of(s->rate_mean > 0 ? s->rate_mean : NAN);
+    s->status.tokens_per_sec = bst_metric_of(s->tokens_mean > 0 ? s->tokens_mean : NAN);
+}
+
 static void fill_progress(struct bst_session *s)
 {
     struct bst_status *st = &s->status;
@@ -132,7 +138,7 @@ static void fill_progress(struct bst_session *s)
     st->eval_perplexity = s->at.eval_perplexity;
     st->eval_exact = s->at.eval_exact;
     st->best_accuracy = s->at.best_accuracy;
-    st->samples_per_sec = bst_metric_of(s->rate_mean > 0 ? s->rate_mean : NAN);
+    bst_session_rates(s);
     st->eta_seconds = bst_metric_of(s->rate_mean > 0 ? left / s->rate_mean : NAN);
     st->elapsed_seconds = bst_metric_of(bst_session_elapsed(s));
     st->journal_seq = s->journal ? bst_journal_seq(s->journal) : 0;

@@ -9,7 +9,8 @@
 
 enum { NONFINITE_ENDS = 10 };
 #define SAY_AGAIN_SECONDS 60.0
-/* Share of the newest update in the mean rate that the time left is worked out from. */
+/* Share of the newest update in the mean rates that are shown, and that the time left is worked out
+ * from. metrics.jsonl has each update's own. */
 #define RATE_SHARE 0.1
 /* The same of the mean loss that a rewind is advised by. */
 #define LOSS_SHARE 0.1
@@ -145,14 +146,17 @@ static void say_bad_samples(struct bst_session *s)
         bst_session_note(s, BST_DIAG_BAD_IMAGES, "another image stands in for %s", bad.reason);
 }
 
+static void follow_rate(double *mean, double rate)
+{
+    *mean = *mean > 0 ? *mean + RATE_SHARE * (rate - *mean) : rate;
+}
+
 static void show_update(struct bst_session *s, const struct bst_update_req *req,
                         const struct bst_update_result *res)
 {
     struct bst_status *st = &s->status;
-    double rate = (double)req->batch / res->seconds;
-    s->rate_mean = s->rate_mean > 0 ? s->rate_mean + RATE_SHARE * (rate - s->rate_mean) : rate;
-    double tokens = (double)res->tokens_used / (double)req->batch;
-    st->tokens_per_sec = bst_metric_of(tokens > 0 ? s->rate_mean * tokens : NAN);
+    follow_rate(&s->rate_mean, (double)req->batch / res->seconds);
+    follow_rate(&s->tokens_mean, (double)res->tokens_used / res->seconds);
     st->learning_rate = bst_metric_of(req->lr);
     st->loss = bst_metric_of(res->loss);
     st->train_accuracy = bst_metric_of(res->accuracy);
@@ -163,7 +167,7 @@ static void show_update(struct bst_session *s, const struct bst_update_req *req,
         st->update = s->at.update;
         st->samples = s->at.samples;
         st->epoch = (double)s->at.samples / (double)s->env.dataset;
-        st->samples_per_sec = bst_metric_of(rate);
+        bst_session_rates(s);
         s->cfg.news(s->cfg.arg, BST_NEWS_UPDATE, st, "");
     }
 }
@@ -187,7 +191,9 @@ enum bst_err bst_session_update(struct bst_session *s)
     req.nesterov = s->preset.nesterov;
     req.momentum_factor = s->at.momentum_factor;
     req.noise = bst_session_noise_wanted(s);
+    bst_server_busy(s->server, true);
     enum bst_err err = bst_trainer_update(s->trainer, &req, &s->interrupt, &res);
+    bst_server_busy(s->server, false);
     if (err == BST_E_CANCELLED)
         return err;
     if (err && s->pending && bst_trainer_intact(s->trainer)) {
@@ -247,7 +253,9 @@ enum bst_err bst_session_eval(struct bst_session *s)
 {
     struct bst_eval_result res;
     bst_session_phase(s, BST_PHASE_EVALUATING);
+    bst_server_busy(s->server, true);
     enum bst_err err = bst_trainer_eval(s->trainer, &s->interrupt, &res);
+    bst_server_busy(s->server, false);
     if (err)
         return err;
     s->at.eval_loss = bst_metric_of(res.loss);

@@ -114,7 +114,7 @@ void bst_standing_settle(const struct bst_run_info *info, const struct bst_histo
     }
     s->phase = phase_of(info->state);
     s->eta_seconds.valid = false;
-    s->samples_per_sec.valid = false;
+    s->samples_per_sec.valid = s->tokens_per_sec.valid = false;
     s->n_clients = 0;
     if (h->n_updates)
         take_last_update(h, s);

@@ -86,6 +86,7 @@ static const struct bst_field status_fields[] = {
     S(U64, batch_tokens),
     S(METRIC, eval_perplexity),
     S(METRIC, data_wait),
+    S(METRIC, update_age),
     S(METRIC, eta_seconds),
     S(METRIC, elapsed_seconds),
     S(METRIC, last_checkpoint_samples),

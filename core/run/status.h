@@ -93,6 +93,8 @@ struct bst_status {
     struct bst_metric eval_perplexity; /* of sequences: e to the loss of their tokens */
     uint64_t batch_tokens;             /* the batch as it is counted; 0: in samples */
     struct bst_metric data_wait;       /* share of the last update's time, 0…1 */
+    struct bst_metric update_age; /* seconds that the update, or the evaluation, which is on has
+                                     taken so far; filled as the status is sent */
     struct bst_metric last_checkpoint_samples;
     uint64_t warmup_samples;
     /* The noise scale in samples with its interval, not valid unless it is known; noise_state says

@@ -66,6 +66,30 @@ def a_larger_batch_is_recomputed_and_back():
             r.end()
 
 
+def what_does_not_fit_is_accumulated_as_a_run_does():
+    """In the memory of a batch of 40: what mem says of larger ones is what a run makes of them."""
+    with Place() as p:
+        room = mem(p, "--batch", 40)["planned"][0]["total"]
+        report = mem(p, "--batch", "32,128,301", "--capacity", room)
+        rows = {r["global_batch_size"]: r for r in report["planned"]}
+        check(rows[32]["fits"] and "accumulated" not in rows[32], f"{rows[32]}")
+        for batch in (128, 301):
+            said = rows[batch]["accumulated"]
+            check(not rows[batch]["fits"] and said["total"] <= room, f"{rows[batch]} in {room}")
+            r = p.start(f"r{batch}", max_steps=2, warmup_epochs=0, eval_interval="never", global_batch_size=batch,
+                        devices__memory=room).end()
+            m = r.metrics()[0]
+            check((m["micro_batch_size"], m["gradient_accumulation_steps"]) ==
+                  (said["micro_batch_size"], said["gradient_accumulation_steps"]), f"{m}, not {said}")
+        # Where the preset fixes their number there is nothing to be said.
+        fixed = mem(p, "--batch", 128, "--capacity", room, gradient_accumulation_steps=1)["planned"][0]
+        check(not fixed["fits"] and "accumulated" not in fixed, f"{fixed}")
+        rc, out, err = p.cli("mem", "quickstart", *[x for k, v in TINY.items() for x in ("--set", f"{k}={v}")], "--batch", "128",
+                             "--capacity", room)
+        s = rows[128]["accumulated"]
+        check(f"128 as {s['gradient_accumulation_steps']}x{s['micro_batch_size']} (" in " ".join(out.split()), out)
+
+
 def numbers_are_the_same():
     with Place() as p:
         runs = [p.start(n, max_steps=6, recompute=n) for n in ("none", "auto", "{every: 1}")]
@@ -172,6 +196,6 @@ def what_a_run_would_refuse_is_refused():
 
 
 if __name__ == "__main__":
-    main(planned_is_what_a_run_holds, a_larger_batch_is_recomputed_and_back, numbers_are_the_same,
+    main(planned_is_what_a_run_holds, what_does_not_fit_is_accumulated_as_a_run_does, a_larger_batch_is_recomputed_and_back, numbers_are_the_same,
          what_it_cannot_read_it_says, it_fits_a_terminal, what_a_run_would_refuse_is_refused, a_gpu_that_is_not_here,
          a_doctor_looks)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """SIGTERM in every phase: a checkpoint, exit 75, and --resume goes on bit for bit."""
+import subprocess
 import time
 
-from bst import Client, Place, check, main, signal, until
+from bst import BSTUNE, Client, Place, check, main, signal, until
 
 
 def unbroken(p, **settings):
@@ -127,6 +128,31 @@ def hangup_is_ignored():
         same_end(p, whole, r.end())
 
 
+# On the reference backend an update of this size takes minutes, in hundreds of instructions.
+LONG_UPDATE = {"devices.backend": "ref", "model.name": "resnet20", "model.width": 32, "data.image_size": 48,
+               "global_batch_size": 320, "micro_batch_size": 320, "eval_interval": "never"}
+
+
+def within_a_micro_batch():
+    """The update of one micro-batch is long: whoever asks is told so at once, and a signal does not wait for its end."""
+    with Place() as p:
+        r = p.start("m", **LONG_UPDATE)
+        until(lambda: (r.status().get("update_age") or 0) > 2, "an update that takes long")
+        rc, out, err = p.cli("status", r.dir)
+        check(rc == 0 and "the update in flight has taken" in out, f"{rc} {out}{err}")
+        asking = subprocess.Popen([BSTUNE, "ctl", str(r.dir), "batch", "-20%"], env=p.env, cwd=p.path, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, encoding="utf-8")
+        line = asking.stderr.readline()
+        check("queued; the update in flight has taken" in line, line)
+        check(asking.poll() is None and not r.metrics(), "answered, or the update has ended")
+        r.send(signal.SIGTERM)
+        r.end(75)
+        check(asking.wait(timeout=60) == 1 and "dropped" in asking.stderr.read(), "what became of the change is not said")
+        s = r.status()
+        check(s["phase"] == "preempted" and s["update"] == s["samples"] == 0 and not r.metrics(), f"{s}")
+        check(s.get("update_age") is None, "an update goes on behind the end")
+
+
 if __name__ == "__main__":
     main(while_training, while_starting, while_evaluating, while_paused, while_saving, while_a_change_is_pending,
-         second_term_ends_at_once, a_signal_that_comes_twice_is_one, hangup_is_ignored)
+         within_a_micro_batch, second_term_ends_at_once, a_signal_that_comes_twice_is_one, hangup_is_ignored)

@@ -2,6 +2,7 @@
 """Runs over sequences: a batch counted in tokens, changed live, ended and resumed; what is refused at the start."""
 import math
 import os
+import re
 import struct
 
 from bst import Place, check, main, signal
@@ -73,5 +74,16 @@ def what_cannot_be_is_refused_at_the_start():
             check(not r.metrics(), f"{change}: an update was made")
 
 
+def samples_and_tokens_a_second_go_by_one_rule():
+    """Rows of 32 tokens: whatever mean a line shows, tokens/s is 32 times samples/s."""
+    with Place() as p:
+        r = p.start("r", "--log-every", "1", **text(p), max_epochs=1).end()
+        pairs = [(int(a), int(b)) for a, b in re.findall(r"^update .*  (\d+)/s  (\d+) tokens/s", r.said(), re.M)]
+        check(len(pairs) == len(r.metrics()) and len(set(pairs)) > 5, f"{len(pairs)} lines: {r.said()[-500:]}")
+        off = [x for x in pairs if abs(x[1] - 32 * x[0]) > 17]  # half a sample and half a token of rounding
+        check(not off, f"{len(off)} of {len(pairs)} lines: {off[:3]}")
+
+
 if __name__ == "__main__":
-    main(a_batch_of_tokens_is_changed_and_resumed, what_cannot_be_is_refused_at_the_start)
+    main(a_batch_of_tokens_is_changed_and_resumed, what_cannot_be_is_refused_at_the_start,
+         samples_and_tokens_a_second_go_by_one_rule)

@@ -31,17 +31,27 @@ static void put(const char *device, const char *file, const char *text)
     bst_free(dir);
 }
 
-static struct bst_doctor *examine(const char *nvml, const char *preset)
+static struct bst_doctor *examine_with(const char *nvml, const char *preset, const char *set)
 {
     struct bst_doctor *d = bst_xalloc(sizeof *d);
     struct bst_preset_errors errs;
-    const struct bst_doctor_cfg cfg = {
-        .presets = env, .nets = &net_table, .preset = preset, .nvml = nvml, .root = root};
+    const struct bst_doctor_cfg cfg = {.presets = env,
+                                       .nets = &net_table,
+                                       .preset = preset,
+                                       .sets = &set,
+                                       .n_sets = set ? 1 : 0,
+                                       .nvml = nvml,
+                                       .root = root};
     bst_preset_errors_init(&errs);
     if (bst_doctor_examine(&cfg, d, &errs))
         fail_msg("%s", bst_err_text());
     bst_preset_errors_fini(&errs);
     return d;
+}
+
+static struct bst_doctor *examine(const char *nvml, const char *preset)
+{
+    return examine_with(nvml, preset, NULL);
 }
 
 static const struct bst_finding *find(const struct bst_doctor *d, const char *name)
@@ -71,6 +81,19 @@ static void without_a_gpu_nothing_of_it_is_missing(void **state)
     must_be(d, "GPU", BST_FINDING_NONE, "no NVIDIA device");
     must_be(d, "driver", BST_FINDING_NONE, "not installed");
     assert_int_equal(d->n_missing, 0);
+    bst_free(d);
+}
+
+/* What a preset asks for is needed, whether it is here or not. */
+static void a_gpu_that_is_asked_for_is_missing(void **state)
+{
+    (void)state;
+    struct bst_doctor *d = examine_with(NOWHERE, "quickstart", "devices.backend=cuda");
+    must_be(d, "GPU", BST_FINDING_MISSING, "quickstart asks for 1 (devices.backend: cuda), 0 are");
+    must_be(d, "driver", BST_FINDING_MISSING, "not installed");
+    must_be(d, "processor", BST_FINDING_OK, "core");
+    must_be(d, "data", BST_FINDING_OK, "to train on");
+    assert_true(d->n_missing >= 2);
     bst_free(d);
 }
 
@@ -125,6 +148,9 @@ static void data_that_are_not_here_are_missing(void **state)
     d = examine(NOWHERE, "bert-8192");
     must_be(d, "data", BST_FINDING_MISSING, "tokens of bert-8192");
     bst_free(d);
+    d = examine_with(NOWHERE, "gpt2-124m", "data.path=/nowhere/at.all");
+    must_be(d, "data", BST_FINDING_MISSING, "/nowhere/at.all");
+    bst_free(d);
     d = examine(NOWHERE, "quickstart-addition");
     must_be(d, "data", BST_FINDING_OK, "100000 sequences to train on, 2000 to evaluate, of 12");
     bst_free(d);
@@ -135,6 +161,48 @@ static void data_that_are_not_here_are_missing(void **state)
     assert_int_equal(bst_doctor_examine(&cfg, &none, &errs), BST_E_NOTFOUND);
     assert_int_equal(errs.n, 1);
     bst_preset_errors_fini(&errs);
+}
+
+/* A file that is there is not missing: three bytes are no tokens of two. */
+static void data_that_cannot_be_used_are_bad(void **state)
+{
+    (void)state;
+    char *path = bst_xasprintf("%s/odd.bin", root), *set = bst_xasprintf("data.path=%s", path);
+    assert_int_equal(bst_io_replace_file(path, "abc", 3), BST_OK);
+    struct bst_doctor *d = examine_with(NOWHERE, "gpt2-124m", set);
+    must_be(d, "data", BST_FINDING_BAD, "3 bytes are not whole tokens of 2 bytes");
+    assert_int_equal(d->n_bad, 1);
+    struct bst_sb text;
+    bst_sb_init(&text, 1 << 16);
+    bst_doctor_print_json(d, &text);
+    assert_non_null(strstr(text.data, "{\"name\":\"data\",\"state\":\"bad\""));
+    assert_non_null(strstr(text.data, "\"bad\":1}"));
+    bst_sb_fini(&text);
+    bst_free(d);
+    bst_free(set);
+    bst_free(path);
+}
+
+/* What a key asks of another backend or another optimizer is said, not done. */
+static void keys_that_change_nothing_are_said(void **state)
+{
+    (void)state;
+    static const char *const sets[][2] = {
+        {"devices.capture=true", "devices.capture is for cuda, and changes nothing on cpu"},
+        {"deterministic=false", "deterministic is for cuda, and changes nothing on cpu"},
+        {"momentum=0.8", "momentum is no setting of adamw, and changes nothing"},
+        {"devices.capture=false", NULL},
+        {"beta1=0.8", NULL},
+        {"warmup_steps=10", NULL},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        struct bst_doctor *d = examine_with(NOWHERE, "quickstart-addition", sets[i][0]);
+        if (sets[i][1])
+            must_be(d, "preset", BST_FINDING_NONE, sets[i][1]);
+        else
+            assert_null(find(d, "preset"));
+        bst_free(d);
+    }
 }
 
 static int open_env(void **state)
@@ -156,9 +224,12 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_gpu_nothing_of_it_is_missing),
+        cmocka_unit_test(a_gpu_that_is_asked_for_is_missing),
         cmocka_unit_test(what_is_on_the_bus_needs_its_driver),
         cmocka_unit_test(devices_are_told_by_uuid),
         cmocka_unit_test(data_that_are_not_here_are_missing),
+        cmocka_unit_test(data_that_cannot_be_used_are_bad),
+        cmocka_unit_test(keys_that_change_nothing_are_said),
     };
     fake = argc > 1 ? argv[1] : "";
     return cmocka_run_group_tests(tests, open_env, close_env);
