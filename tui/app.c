@@ -74,6 +74,10 @@ static unsigned alarms(struct tui_app *app)
     /* A notice waits until the answer to a key has been read, and until the footer is free of a
      * proposal; a failure waits for neither. */
     bool free = !tui_said_lately(m) && m->armed.state == TUI_ARMED_NONE;
+    /* What was said before somebody came is no news; the events have it. */
+    if (!app->note_begun && !app->cfg->started_here && !bst_phase_is_failure(s->phase))
+        snprintf(app->note_seen, sizeof app->note_seen, "%s", s->note);
+    app->note_begun = true;
     if (strcmp(s->note, app->note_seen) && (bst_phase_is_failure(s->phase) || free)) {
         char text[TUI_TEXT];
         snprintf(app->note_seen, sizeof app->note_seen, "%s", s->note);

@@ -27,7 +27,8 @@ struct tui_app {
     double opened;           /* when a dialog that asks was opened */
     uint64_t nonfinite_seen; /* for the bell */
     char note_seen[256];
-    bool had_lease; /* when the model last looked */
+    bool note_begun; /* a status has been seen */
+    bool had_lease;  /* when the model last looked */
 };
 
 void tui_app_init(struct tui_app *app, const struct tui_console_cfg *cfg, struct tui_link *link);

@@ -141,7 +141,8 @@ void tui_armed_taken(struct tui_model *m)
 double tui_armed_left(const struct tui_model *m)
 {
     const struct tui_armed *a = &m->armed;
-    if (a->state == TUI_ARMED_NONE || a->state == TUI_ARMED_APPLYING)
+    /* A proposal comes when the update in flight has ended, which may take minutes. */
+    if (a->state != TUI_ARMED_PROPOSED && a->state != TUI_ARMED_REFUSED)
         return 0;
     double left = a->pressed + TUI_ARMED_LIFE - m->now;
     return left > 0 ? left : 0;
@@ -161,7 +162,7 @@ bool tui_armed_tick(struct tui_model *m, struct tui_link *link)
                 a->wish.text);
         return true;
     }
-    if (a->state == TUI_ARMED_APPLYING || tui_armed_left(m) > 0)
+    if (a->state == TUI_ARMED_APPLYING || a->state == TUI_ARMED_ASKING || tui_armed_left(m) > 0)
         return false;
     bool refused = a->state == TUI_ARMED_REFUSED;
     tui_armed_drop(m, link);

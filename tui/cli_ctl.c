@@ -53,9 +53,10 @@ struct asking {
     struct bst_client *client;
     enum bst_command_kind kind;
     uint64_t id;
-    bool waits_said, shows; /* shows: a line of its own search's progress stands on the terminal */
-    bool cancelled;         /* the search is asked to end; its answer says that it has */
-    int not_begun; /* statuses in a row that know nothing of it, once an end was asked for */
+    bool waits_said, flight_said,
+        shows;      /* shows: a line of its own search's progress stands on the terminal */
+    bool cancelled; /* the search is asked to end; its answer says that it has */
+    int not_begun;  /* statuses in a row that know nothing of it, once an end was asked for */
 };
 
 static volatile sig_atomic_t asked_to_end;
@@ -112,6 +113,11 @@ static bool end_search(struct asking *a, const struct bst_status *s)
 static void say_status(struct asking *a, const struct bst_status *s)
 {
     const char *word = tui_verb_at(a->c->cli->verb)->word;
+    char flight[120];
+    if (!is_urgent(a->kind) && !a->flight_said && tui_in_flight(s, flight, sizeof flight)) {
+        a->flight_said = true;
+        fprintf(a->c->err, "bstune %s: queued; %s\n", word, flight);
+    }
     if (s->phase != BST_PHASE_SEARCHING || is_urgent(a->kind))
         return;
     if (!s->you_search && !a->waits_said) {
@@ -154,17 +160,16 @@ static int print_answer(struct asking *a, bool come)
     const struct tui_call *c = a->c;
     const struct bst_reply *r = bst_client_reply(a->client);
     clear_progress(a);
-    if (!come && a->not_begun)
-        fprintf(c->err, "bstune %s: given up before it began; the run is as it was\n",
-                tui_verb_at(c->cli->verb)->word);
-    else if (!come)
-        fprintf(c->err, "bstune %s: the trainer went away before it answered\n",
-                tui_verb_at(c->cli->verb)->word);
-    else if (tui_given(c, TUI_OPTION_JSON))
+    if (!come) {
+        (void)bst_fail(BST_E_STATE, a->not_begun ? "given up before it began; the run is as it was"
+                                                 : "the trainer went away before it answered");
+        return tui_fail(c, TUI_EXIT_FAILED);
+    }
+    if (tui_given(c, TUI_OPTION_JSON))
         fprintf(c->out, "%s\n", bst_client_reply_json(a->client));
     else
         print_reply(c, r);
-    return come && r->ok ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
+    return r->ok ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
 }
 
 int tui_give_command(const struct tui_call *c, const char *dir, const char *text)
@@ -228,9 +233,8 @@ static int say_no_run(const struct tui_call *c, enum bst_err err, const char *wo
     const char *near = word ? bst_command_near(word) : NULL;
     if (err != BST_E_NOTFOUND || !near)
         return tui_fail(c, tui_code_of(err));
-    tui_print(c->err, "bstune %s: %s; or did you mean the command '%s'?\n",
-              tui_verb_at(c->cli->verb)->word, bst_err_text(), near);
-    return tui_code_of(err);
+    (void)bst_fail(err, "%s; or did you mean the command '%s'?", bst_err_text(), near);
+    return tui_fail(c, tui_code_of(err));
 }
 
 /* The last error, of a command, and where its grammar stands. */

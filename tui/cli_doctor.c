@@ -59,14 +59,12 @@ int tui_verb_doctor(const struct tui_call *c)
     };
     bst_preset_errors_init(&errs);
     enum bst_err err = bst_doctor_examine(&cfg, d, &errs);
-    int code = TUI_EXIT_USAGE;
-    if (err && errs.n) {
-        fprintf(c->err, "%s", errs.text.data);
-    } else if (err) {
-        code = tui_fail(c, TUI_EXIT_USAGE);
+    int code;
+    if (err) {
+        code = tui_refuse_preset(c, &errs);
     } else {
         look_at_terminal(d);
-        code = d->n_missing ? TUI_EXIT_PROBLEMS : TUI_EXIT_DONE;
+        code = d->n_missing || d->n_bad ? TUI_EXIT_PROBLEMS : TUI_EXIT_DONE;
         if (tui_given(c, TUI_OPTION_JSON)) {
             struct bst_sb text;
             bst_sb_init(&text, 1 << 20);

@@ -197,6 +197,9 @@ int tui_verb_export(const struct tui_call *c)
         (way == 0 || !tui_given(c, TUI_OPTION_OUTPUT)))
         return tui_usage(c, way ? "--follow needs --output FILE here"
                                 : "--follow is for tensorboard and prometheus");
+    int refused = way == 0 ? tui_check_new(c, TUI_OPTION_OUTPUT) : 0;
+    if (refused)
+        return refused;
     bst_sb_init(&e.text, SHEET_MAX);
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), e.dir);
     if (!err)

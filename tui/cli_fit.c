@@ -112,6 +112,7 @@ static int search(const struct tui_call *c, const struct bst_preset *p, int64_t 
     struct bst_find_rig rig;
     struct bst_fit_result *r = bst_xalloc(sizeof *r);
     enum bst_err err = bst_find_rig_open(p, c->nets, false, &rig);
+    bool unusable = bst_start_is_usage(err);
     if (!err) {
         struct bst_fit_cfg cfg = {.most = most, .global_batch = (int64_t)rig.live.batch};
         if (isatty(STDERR_FILENO)) {
@@ -120,7 +121,7 @@ static int search(const struct tui_call *c, const struct bst_preset *p, int64_t 
         }
         err = bst_find_fit(&rig.find, &cfg, r);
     }
-    int code = err ? tui_fail(c, TUI_EXIT_FAILED) : report(c, r);
+    int code = err ? tui_fail(c, unusable ? TUI_EXIT_USAGE : TUI_EXIT_FAILED) : report(c, r);
     bst_find_rig_close(&rig);
     bst_free(r);
     return code;

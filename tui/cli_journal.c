@@ -85,6 +85,9 @@ int tui_verb_journal(const struct tui_call *c)
     char path[768];
     struct bst_journal *j = NULL;
     const char *preset = tui_value(c, TUI_OPTION_EXPORT_PRESET);
+    int code = tui_check_new(c, TUI_OPTION_EXPORT_PRESET);
+    if (code)
+        return code;
     enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
     if (!err) {
         err = open_journal(dir, path, &j);

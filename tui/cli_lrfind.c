@@ -223,6 +223,7 @@ static int search(const struct tui_call *c, const struct bst_preset *p,
     struct bst_lr_result *r = bst_xalloc(sizeof *r);
     bool tty = isatty(STDERR_FILENO);
     enum bst_err err = bst_find_rig_open(p, c->nets, true, &rig);
+    bool unusable = bst_start_is_usage(err);
     if (!err) {
         rig.find.progress = tty ? progress : NULL;
         rig.find.arg = (void *)c;
@@ -230,7 +231,7 @@ static int search(const struct tui_call *c, const struct bst_preset *p,
         if (tty)
             fprintf(c->err, "\r%78s\r", "");
     }
-    int code = err ? tui_fail(c, TUI_EXIT_FAILED) : report(c, p, r);
+    int code = err ? tui_fail(c, unusable ? TUI_EXIT_USAGE : TUI_EXIT_FAILED) : report(c, p, r);
     bst_find_rig_close(&rig);
     bst_free(r);
     return code;
@@ -274,6 +275,9 @@ static int check_targets(const struct tui_call *c)
     char dir[512];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const char *path = tui_value(c, files[i]);
+        int code = tui_check_new(c, files[i]);
+        if (code)
+            return code;
         if (path && bst_io_may_replace(path))
             return tui_fail(c, TUI_EXIT_FAILED);
     }

@@ -323,12 +323,40 @@ static void print_note(FILE *out, int columns, const char *fmt, ...)
 {
     struct bst_sb text;
     va_list ap;
-    bst_sb_init(&text, 2048);
+    bst_sb_init(&text, 8192);
     va_start(ap, fmt);
     bst_sb_addv(&text, fmt, ap);
     va_end(ap);
     tui_print_wrapped(out, columns, text.data, 0, 0);
     bst_sb_fini(&text);
+}
+
+/* Of what does not fit in one pass, how a run would do it all the same. */
+static void print_parts(FILE *out, const struct bst_mem_report *r, int columns)
+{
+    for (int from = 0, to; from < r->n_rows; from = to) {
+        const struct bst_mem_row *first = &r->rows[from];
+        struct bst_sb text;
+        char total[32];
+        int n = 0;
+        bst_sb_init(&text, 8192);
+        to = group_end(r, from);
+        for (int i = from; i < to; i++) {
+            const struct bst_mem_row *row = &r->rows[i];
+            if (!row->part)
+                continue;
+            bst_text_bytes(row->part_total, total);
+            bst_sb_addf(&text, "%s%" PRIu64 " as %dx%d (%s)", n++ ? ", " : "", row->batch,
+                        row->n_parts, row->part, total);
+        }
+        if (n)
+            print_note(out, columns,
+                       "what does not fit in one pass a run trains by accumulation%s%s%s%s: %s",
+                       r->device[0] ? ", " : "", r->device[0] ? first->precision : "",
+                       r->n_largest > 1 ? ", recompute " : "",
+                       r->n_largest > 1 ? first->recompute : "", text.data);
+        bst_sb_fini(&text);
+    }
 }
 
 /* What is exact, what is estimated, and what nobody can plan are kept apart. */
@@ -385,6 +413,7 @@ static void print_text(const struct tui_call *c, const struct bst_mem_report *r)
         print_narrow(c->out, r, columns);
     for (int i = 0; i < r->n_largest; i++)
         print_largest(c->out, r, &r->largest[i]);
+    print_parts(c->out, r, columns);
     if (gpu)
         print_gpu_notes(c->out, r, columns);
     else
@@ -399,8 +428,7 @@ static int make(const struct tui_call *c, struct ask *a)
     enum bst_err err = bst_mem_make(&a->cfg, &r, &errs);
     int code = TUI_EXIT_DONE;
     if (err && errs.n) {
-        fputs(errs.text.data, c->err);
-        code = TUI_EXIT_USAGE;
+        code = tui_refuse_preset(c, &errs);
     } else if (err) {
         code = tui_fail(c, err == BST_E_NOTFOUND ? TUI_EXIT_USAGE : TUI_EXIT_FAILED);
     } else if (tui_given(c, TUI_OPTION_JSON)) {

@@ -1,5 +1,7 @@
 #include "tui/cli_run.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -7,17 +9,9 @@
 #include "core/base/io.h"
 #include "core/run/journal.h"
 #include "core/run/run_dir.h"
+#include "core/run/status.h"
 
 enum { JOURNAL_CAP = 64 << 20 };
-
-static int preset_error(const struct tui_call *c, const struct bst_preset_errors *errs)
-{
-    if (errs->n)
-        fputs(errs->text.data, c->err);
-    else
-        tui_fail(c, TUI_EXIT_USAGE);
-    return TUI_EXIT_USAGE;
-}
 
 static void gather_advice(const struct tui_call *c, struct tui_run *r)
 {
@@ -56,7 +50,7 @@ static int load(const struct tui_call *c, struct tui_run *r, const char *name, i
         err = err ? err : start;
     }
     if (err)
-        code = preset_error(c, &errs);
+        code = tui_refuse_preset(c, &errs);
     bst_preset_errors_fini(&errs);
     return code;
 }
@@ -88,6 +82,40 @@ static void compare_sets(const struct tui_call *c, struct tui_run *r,
     }
 }
 
+/* Samples that the length asked for comes to; 0: none was. */
+static double wanted_samples(const struct tui_run *r, const struct bst_preset *given,
+                             const struct bst_status *s)
+{
+    struct bst_interval length = bst_preset_length(given);
+    double unit =
+        length.unit == BST_UNIT_STEPS ? (double)s->global_batch : (double)s->samples_per_epoch;
+    return r->first[0] ? length.value * unit : 0;
+}
+
+/* Where nothing is left to do, that and how to go on is said in place of an end at once. */
+static void look_finished(const struct tui_call *c, struct tui_run *r,
+                          const struct bst_preset *given)
+{
+    char weights[768];
+    struct bst_run_info info;
+    struct bst_status *s = bst_xalloc(sizeof *s);
+    struct bst_interval length = bst_preset_length(given);
+    bool steps = length.unit == BST_UNIT_STEPS;
+    bst_run_path(r->dir, "weights.safetensors", weights);
+    r->finished = !bst_run_info_read(r->dir, &info) && !strcmp(info.state, "done") &&
+                  !bst_status_load(r->dir, s) && s->samples_total &&
+                  s->samples >= s->samples_total && bst_io_exists(weights) &&
+                  wanted_samples(r, given, s) <= (double)s->samples;
+    if (r->finished)
+        tui_print(c->out,
+                  "%s has finished: %.4g epochs, %" PRIu64 " updates; its weights are in %s\n"
+                  "To go on, make it longer: bstune run --resume --run-dir %s --set %s=%.0f\n",
+                  info.name, s->epoch, s->update, weights, r->dir,
+                  steps ? "max_steps" : "max_epochs",
+                  2 * ceil(steps ? (double)s->update : s->epoch));
+    bst_free(s);
+}
+
 static int resume(const struct tui_call *c, struct tui_run *r)
 {
     char path[768];
@@ -102,9 +130,11 @@ static int resume(const struct tui_call *c, struct tui_run *r)
     given = r->preset;
     if (!code)
         code = load(c, r, path, 0);
-    if (!code)
-        compare_sets(c, r, &given);
-    return code;
+    if (code)
+        return code;
+    compare_sets(c, r, &given);
+    look_finished(c, r, &given);
+    return TUI_EXIT_DONE;
 }
 
 static int newest_of(const struct tui_call *c, struct tui_run *r)
@@ -146,7 +176,7 @@ static int choose_dir(const struct tui_call *c, struct tui_run *r)
 static int claim(const struct tui_call *c, struct tui_run *r)
 {
     int code = choose_dir(c, r);
-    if (code)
+    if (code || r->finished)
         return code;
     r->had = bst_run_dir_had(r->dir);
     if (bst_run_lock(r->dir, &r->lock))
@@ -254,9 +284,9 @@ int tui_verb_run(const struct tui_call *c)
         code = tui_run_spawn(c, r);
     } else if (!code) {
         code = claim(c, r);
-        if (!code)
+        if (!code && !r->finished)
             code = copy_journal(c, r);
-        if (!code)
+        if (!code && !r->finished)
             code = tui_run_here(c, r);
         if (!r->handed_over)
             tui_run_clear_up(c, r, code);

@@ -17,6 +17,7 @@ struct tui_run {
     int made;         /* folders made for it, and which of a run's files were there before: */
     unsigned had;     /* a start that comes to nothing leaves nothing */
     bool claimed;     /* the folder is this run's */
+    bool finished;    /* a resume of a run that has nothing left to do, which was said */
     bool handed_over; /* a console came; it is for its process to clear up, once it has been read */
     const char *sets[TUI_ARGS_MAX + 4]; /* --set, and --init, --advise, … as some */
     int n_sets;

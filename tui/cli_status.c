@@ -6,6 +6,7 @@
 #include "core/run/run_dir.h"
 #include "core/run/standing.h"
 #include "tui/cli_client.h"
+#include "tui/format.h"
 
 enum { STATUS_CAP = 1 << 20 };
 
@@ -62,7 +63,7 @@ static void print_sentence(FILE *out, const char *code, const char *text)
 
 static void print_text(FILE *out, const struct bst_status *s, const struct bst_run_info *info)
 {
-    char span[32];
+    char span[32], flight[120];
     tui_print(out, "%s  %s  %s\n", s->run, bst_phase_name(s->phase), s->preset);
     print_progress(out, s);
     if (s->loss.valid)
@@ -79,6 +80,8 @@ static void print_text(FILE *out, const struct bst_status *s, const struct bst_r
         bst_clock_span(s->eta_seconds.valid ? s->eta_seconds.value : NAN, span, sizeof span);
         fprintf(out, "  %.0f samples/s  left %s\n", s->samples_per_sec.value, span);
     }
+    if (info->live && tui_in_flight(s, flight, sizeof flight))
+        fprintf(out, "  %s\n", flight);
     if (s->lease[0])
         fprintf(out, "  control held by %s\n", s->lease);
     if (s->search[0] && strcmp(s->search, s->note) != 0)

@@ -48,13 +48,14 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
 {
     const struct tui_armed *a = &m->armed;
     const struct bst_reply *r = &a->reply;
-    char memory[2 * TUI_NUM], refusal[TUI_TEXT];
+    char memory[2 * TUI_NUM], refusal[TUI_TEXT], flight[120];
+    bool waits = m->has_status && tui_in_flight(&m->status, flight, sizeof flight);
     if (a->state == TUI_ARMED_APPLYING && m->message[0]) {
         bst_sb_add(out, m->message);
         return;
     }
     if (a->state == TUI_ARMED_ASKING) {
-        bst_sb_addf(out, "%s …", a->wish.text);
+        bst_sb_addf(out, "%s …%s%s", a->wish.text, waits ? "  queued; " : "", waits ? flight : "");
         return;
     }
     if (a->state == TUI_ARMED_REFUSED) {
@@ -77,6 +78,8 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
         tui_of_bytes(r->memory_planned, r->memory_limit, memory);
         bst_sb_addf(out, "  memory %s", memory);
     }
+    if (a->state == TUI_ARMED_APPLYING && waits)
+        bst_sb_addf(out, "  queued; %s", flight);
 }
 
 static void armed_keys(const struct tui_model *m, char *out, size_t room)

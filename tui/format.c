@@ -95,6 +95,30 @@ static void in_unit(struct bst_metric m, int unit, char out[TUI_NUM])
         snprintf(out, TUI_NUM, "%.*f", !unit || v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2, v);
 }
 
+bool tui_in_flight(const struct bst_status *s, char *out, size_t room)
+{
+    static const double worth_saying = 2; /* s */
+    char whole[32], so_far[32];
+    bool eval = s->phase == BST_PHASE_EVALUATING;
+    double age = s->update_age.value, about = NAN;
+    if (!s->update_age.valid || (!eval && s->phase != BST_PHASE_TRAINING))
+        return false;
+    if (!eval && s->samples_per_sec.valid && s->samples_per_sec.value > 0)
+        about = (double)s->global_batch / s->samples_per_sec.value;
+    /* One that takes longer than they do says nothing any more about its end. */
+    bool known = isfinite(about) && age < 1.5 * about;
+    if ((known ? about - age : age) < worth_saying)
+        return false;
+    bst_clock_span(about, whole, sizeof whole);
+    bst_clock_span(age, so_far, sizeof so_far);
+    if (known)
+        snprintf(out, room, "the update in flight takes about %s, %s of it over", whole, so_far);
+    else
+        snprintf(out, room, "the %s has taken %s so far",
+                 eval ? "evaluation that is on" : "update in flight", so_far);
+    return true;
+}
+
 void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * TUI_NUM])
 {
     char a[TUI_NUM], b[TUI_NUM];

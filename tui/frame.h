@@ -57,6 +57,8 @@ int tui_put_right(struct tui_area a, int right, int y, enum tui_style style, con
 /* Text in rows (tui/wrap.c): broken where two blanks part two facts, else between words. From row y
  * on, the area's last row cut with an ellipsis; returns the row after the last. */
 int tui_put_wrapped(struct tui_area a, int y, enum tui_style style, const char *text);
+/* Bytes of the first of those rows in w columns; 0: nothing fits. */
+size_t tui_row_bytes(const struct tui_frame *f, int w, const char *text);
 /* Rows that a text takes, and the columns of the last of them. */
 int tui_rows(const struct tui_frame *f, int w, const char *text, int *last);
 /* Columns of a text as tui_put would draw it. */

@@ -42,16 +42,32 @@ static void without_split(char *text)
         memmove(from, from + n, strlen(from + n) + 1);
 }
 
-/* Where a row's text starts, and who caused it at its end. */
+/* Where a row's text starts, and who caused it at its end. What does not go into one row goes on
+ * below from column `hang` on. */
 struct row {
     char text[TUI_TEXT], clock[16], update[32];
-    int x, source, rows;
+    int x, source, rows, hang;
 };
 
-static void make_row(const struct tui_model *m, const struct bst_history_event *e,
-                     struct tui_area a, struct row *r)
+/* The text's first row ends with r->text[n]. */
+static size_t first_bytes(const struct tui_area *a, const struct row *r)
 {
-    int last, digits = snprintf(NULL, 0, "%llu", (unsigned long long)m->status.update);
+    size_t n = tui_row_bytes(a->f, a->w - r->x - r->source, r->text);
+    return n ? n : strlen(r->text);
+}
+
+static int count_rows(struct tui_area a, const struct row *r)
+{
+    int last;
+    const char *rest = r->text + first_bytes(&a, r);
+    return 1 + tui_rows(a.f, a.w - r->hang, rest + strspn(rest, " "), &last);
+}
+
+/* In `most` rows; 0: in as many as it takes. */
+static void make_row(const struct tui_model *m, const struct bst_history_event *e,
+                     struct tui_area a, int most, struct row *r)
+{
+    int digits = snprintf(NULL, 0, "%llu", (unsigned long long)m->status.update);
     wall_time(e->wall, r->clock);
     snprintf(r->update, sizeof r->update, "update %-*llu  ", digits, (unsigned long long)e->update);
     r->x = 2 + (a.w >= 60 ? 9 : 0) + (a.w >= 50 ? (int)strlen(r->update) : 0);
@@ -59,9 +75,15 @@ static void make_row(const struct tui_model *m, const struct bst_history_event *
     tui_coded(e->code, e->text, r->text);
     if (!m->view.maximised)
         without_split(r->text);
-    /* Alone on the screen the pane has room for all of it. */
-    r->rows = m->view.maximised ? tui_rows(a.f, a.w - r->x - r->source, r->text, &last) : 1;
-    r->rows = r->rows < 1 ? 1 : r->rows;
+    /* The text's end tells more than who caused it. */
+    int n = tui_columns(a.f, r->text), room = a.w - r->x;
+    if (!m->view.maximised && n <= room && n > room - r->source)
+        r->source = 0;
+    /* Alone on the screen there is room to stay behind the clock. */
+    r->hang = m->view.maximised ? r->x : 2;
+    r->rows = most == 1 ? 1 : count_rows(a, r);
+    if (most && r->rows > most)
+        r->rows = most;
 }
 
 static void draw_row(const struct bst_history_event *e, const struct row *r, struct tui_area a,
@@ -75,19 +97,32 @@ static void draw_row(const struct bst_history_event *e, const struct row *r, str
         tui_putf(a, 2, y, TUI_DIM, "%s ", r->clock);
     if (a.w >= 50)
         tui_put(a, a.w >= 60 ? 11 : 2, y, TUI_DIM, r->update);
-    if (r->rows == 1)
+    if (r->rows == 1) {
         used = tui_put_cut(a, r->x, y, room, TUI_NORMAL, r->text);
-    else
-        tui_put_wrapped(tui_area_sub(a, r->x, y, room, r->rows), 0, TUI_NORMAL, r->text);
+    } else {
+        size_t n = first_bytes(&a, r);
+        char first[TUI_TEXT];
+        const char *rest = r->text + n + strspn(r->text + n, " ");
+        snprintf(first, sizeof first, "%.*s", (int)n, r->text);
+        tui_put(a, r->x, y, TUI_NORMAL, first);
+        tui_put_wrapped(tui_area_sub(a, r->hang, y + 1, a.w - r->hang, r->rows - 1), 0, TUI_NORMAL,
+                        rest);
+    }
     if (r->source)
         tui_put(a, r->x + used + 2, y, TUI_DIM, e->source);
 }
 
 /* The events that fit when the newest `skip` are left out: newest first; false when the oldest is
- * not among them. */
+ * not among them. What stands at the end of a text, and that is often the remedy, is seen of the
+ * newest one at least: it may take all rows. */
 struct fit {
     int event[TUI_MAX_H], n, rows;
 };
+
+static int most_rows(const struct tui_model *m, struct tui_area a, int nth)
+{
+    return m->view.maximised ? 0 : nth ? 1 : a.h;
+}
 
 static bool find_fit(const struct tui_model *m, struct tui_area a, int skip, struct fit *f)
 {
@@ -96,7 +131,7 @@ static bool find_fit(const struct tui_model *m, struct tui_area a, int skip, str
     for (int i = m->n_events - 1; i >= 0; i--) {
         if (!tui_event_hits(m, &m->history->events[i]) || skip-- > 0)
             continue;
-        make_row(m, &m->history->events[i], a, &r);
+        make_row(m, &m->history->events[i], a, most_rows(m, a, f->n), &r);
         if (f->n && f->rows + r.rows > a.h)
             return false;
         f->event[f->n++] = i;
@@ -122,7 +157,7 @@ static void draw(const struct tui_model *m, struct tui_area a)
     while (oldest && skip > 0 && find_fit(m, a, --skip, &more))
         fit = more;
     for (int i = fit.n - 1, y = 0; i >= 0; y += r.rows, i--) {
-        make_row(m, &m->history->events[fit.event[i]], a, &r);
+        make_row(m, &m->history->events[fit.event[i]], a, most_rows(m, a, i), &r);
         draw_row(&m->history->events[fit.event[i]], &r, a, y);
         if (m->view.event == fit.event[i] + 1)
             tui_cell_put(a, 1, y, TUI_FOCUS, L'▸');

@@ -1,6 +1,7 @@
 #include "tui/print.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,24 +25,19 @@ static void add_clean(struct bst_sb *out, const char *text)
     }
 }
 
-void tui_printv(FILE *to, const char *fmt, va_list ap)
+void tui_print(FILE *to, const char *fmt, ...)
 {
     struct bst_sb raw, clean;
+    va_list ap;
     bst_sb_init(&raw, TEXT_CAP);
     bst_sb_init(&clean, 4 * TEXT_CAP);
+    va_start(ap, fmt);
     bst_sb_addv(&raw, fmt, ap);
+    va_end(ap);
     add_clean(&clean, raw.data);
     fputs(clean.data, to);
     bst_sb_fini(&raw);
     bst_sb_fini(&clean);
-}
-
-void tui_print(FILE *to, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    tui_printv(to, fmt, ap);
-    va_end(ap);
 }
 
 void tui_print_path(FILE *to, const char *path)

@@ -3,14 +3,12 @@
 #ifndef TUI_PRINT_H
 #define TUI_PRINT_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "core/base/err.h"
 
 void tui_print(FILE *to, const char *fmt, ...) BST_PRINTF(2, 3);
-void tui_printv(FILE *to, const char *fmt, va_list ap) BST_PRINTF(2, 0);
 /* The path of what was made, for a person or a script: as it is but on a terminal. */
 void tui_print_path(FILE *to, const char *path);
 /* Columns of the terminal, of COLUMNS where it is none, else 80. */

@@ -49,6 +49,8 @@ const struct bst_study_run *tui_study_chosen(const struct tui_study *v);
 
 /* Parts. */
 void tui_study_table_draw(const struct tui_study *v, struct tui_area a);
+/* Titles of the columns that a table so wide has no room for, ", " between. */
+void tui_study_hidden(int width, struct bst_sb *out);
 void tui_study_charts_draw(const struct tui_study *v, struct tui_area a);
 wchar_t tui_study_letter(int row);
 enum tui_style tui_study_style(int row);

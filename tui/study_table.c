@@ -39,6 +39,14 @@ static unsigned choose(int width)
     }
 }
 
+void tui_study_hidden(int width, struct bst_sb *out)
+{
+    unsigned shown = choose(width);
+    for (int i = 0; i < N_COLUMNS; i++)
+        if (!(shown >> i & 1))
+            bst_sb_addf(out, "%s%s", out->len ? ", " : "", columns[i].title);
+}
+
 static const struct bst_sweep_row *done_of(const struct tui_study *v, int row)
 {
     const struct bst_sweep *w = &v->study->sweep;
@@ -116,8 +124,8 @@ static int put_marks(struct tui_area a, int x, int y, const struct bst_sweep_row
     bst_sweep_marks(r, &text);
     if (tui_columns(a.f, text.data) > a.w - x) {
         bst_sb_clear(&text);
-        bst_sb_addf(&text, "%s%s%s%s", r->choice ? "choice " : "", r->accurate ? "best " : "",
-                    r->fastest ? "fast " : "", r->largest ? "large" : "");
+        bst_sb_addf(&text, "%s%s%s%s", r->choice ? "choice " : "", r->accurate ? "accurate " : "",
+                    r->fastest ? "fastest " : "", r->largest ? "largest" : "");
     }
     bool whole = drop_words(a, a.w - x, text.data);
     int n = tui_put_cut(a, x, y, a.w - x, r->choice ? TUI_GOOD : TUI_NORMAL, text.data);

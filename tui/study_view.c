@@ -99,6 +99,17 @@ static void draw_footer(const struct tui_study *v, struct tui_area a)
     }
 }
 
+/* What the table has no room for, and where it stands. `width`: the screen's. */
+static void put_hidden(int width, char *out, size_t room)
+{
+    struct bst_sb names;
+    bst_sb_init(&names, 160);
+    tui_study_hidden(width >= LEAST_W ? width - 2 : width, &names);
+    if (names.len)
+        snprintf(out, room, "Not shown at this width: %s. `bstune report` has them.", names.data);
+    bst_sb_fini(&names);
+}
+
 static void draw_help(const struct tui_study *v, struct tui_area a)
 {
     static const char *const notes[] = {
@@ -107,18 +118,24 @@ static void draw_help(const struct tui_study *v, struct tui_area a)
         "samp/s, epoch, target: medians over the runs; the rest are means.",
         "eff: samples to the target where they are fewest, over those of this batch.",
         "target: training time to the accuracy of the level line.",
+        "choice: the shortest epoch of those that are as accurate as the best.",
+        "accurate, fastest, largest: best accuracy, shortest epoch, largest batch.",
         "Training loss is smoothed over a twentieth of the run.",
-        "",
     };
-    enum { NOTES = sizeof notes / sizeof *notes };
+    enum { NOTES = sizeof notes / sizeof *notes + 2 };
     int n = NOTES + tui_n_study_keys, first = v->help_scroll;
+    char hidden[200] = "";
+    put_hidden(a.w, hidden, sizeof hidden);
     struct tui_area in = tui_dialog(a, 100, n + 2, " Help: Up, Down, Esc closes ");
     first = first > n - in.h ? n - in.h : first;
     first = first < 0 ? 0 : first;
     for (int y = 0; y < in.h && first + y < n; y++) {
         char keys[64];
         if (first + y < NOTES) {
-            tui_put_cut(in, 0, y, in.w, TUI_NORMAL, notes[first + y]);
+            const char *note = first + y < NOTES - 2    ? notes[first + y]
+                               : first + y == NOTES - 2 ? hidden
+                                                        : "";
+            tui_put_cut(in, 0, y, in.w, TUI_NORMAL, note);
             continue;
         }
         const struct tui_study_key *k = &tui_study_keys[first + y - NOTES];

@@ -47,10 +47,18 @@ bool tui_given(const struct tui_call *c, enum tui_option o);
 const char *tui_value(const struct tui_call *c, enum tui_option o); /* NULL: not given */
 /* The RUN operand, NULL when it was left out. */
 const char *tui_run_operand(const struct tui_call *c);
-/* "bstune VERB: " and the last error's text; gives `code`. */
+/* "bstune VERB: " and the last error's text; gives `code`. With --json also
+ * {"outcome":"refused","code":…,"text":…} on standard output, as do the next two. */
 int tui_fail(const struct tui_call *c, int code);
 /* "bstune VERB: " and a text of one's own; gives TUI_EXIT_USAGE. */
 int tui_usage(const struct tui_call *c, const char *fmt, ...) BST_PRINTF(2, 3);
+struct bst_preset_errors;
+/* Every line of a preset that was refused, or, where there is none, the last error's text; gives
+ * TUI_EXIT_USAGE. */
+int tui_refuse_preset(const struct tui_call *c, const struct bst_preset_errors *errs);
+/* Whether the file that an option names may be written: one that is there already is replaced with
+ * --force alone. Gives 0, or the exit code when the reason has been said. */
+int tui_check_new(const struct tui_call *c, enum tui_option o);
 /* What an error of a client or a look-up means to a script. */
 int tui_code_of(enum bst_err err);
 

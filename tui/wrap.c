@@ -10,8 +10,8 @@ static bool is_tail(char c)
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-/* Bytes of the next row of at most w columns, without the blanks behind it; 0: none fits. */
-static size_t row_bytes(const struct tui_frame *f, int w, const char *text)
+/* Without the blanks behind the row. */
+size_t tui_row_bytes(const struct tui_frame *f, int w, const char *text)
 {
     char row[ROW_ROOM];
     size_t fact = 0, word = 0, cut = 0;
@@ -38,7 +38,7 @@ int tui_rows(const struct tui_frame *f, int w, const char *text, int *last)
     int rows = 0;
     *last = 0;
     while (*text) {
-        size_t n = row_bytes(f, w, text);
+        size_t n = tui_row_bytes(f, w, text);
         if (!n)
             break;
         snprintf(row, sizeof row, "%.*s", (int)n, text);
@@ -53,7 +53,7 @@ int tui_put_wrapped(struct tui_area a, int y, enum tui_style style, const char *
 {
     char row[ROW_ROOM];
     for (; *text && y < a.h; y++) {
-        size_t n = row_bytes(a.f, a.w, text);
+        size_t n = tui_row_bytes(a.f, a.w, text);
         if (!n)
             break;
         /* The last row says that there is more. */

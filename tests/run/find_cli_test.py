@@ -129,7 +129,9 @@ def targets():
             (["--jsonl", "/proc/a.jsonl"], 1, "/proc/a.jsonl"),
             (["--apply", "nosuch"], 4, "nosuch"),
             (["--apply", ended.dir], 4, "that run has ended (done)"),
-            (["--plot", "kept.svg", "--jsonl", "new.jsonl", "--apply", "nosuch"], 4, "nosuch"),
+            (["--plot", "kept.svg", "--jsonl", "new.jsonl", "--apply", "nosuch"], 2, "kept.svg is there already; --force"),
+            (["--jsonl", "kept.svg"], 2, "--jsonl: kept.svg is there already; --force replaces it"),
+            (["--force", "--plot", "kept.svg", "--jsonl", "new.jsonl", "--apply", "nosuch"], 4, "nosuch"),
         ]:
             rc, out, err = place.cli(*long, *args)
             check(rc == want and why in err and not out, f"{args}: {rc} {out}{err}")

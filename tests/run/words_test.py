@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Words that are wrong, or that only a newcomer types: what is said, and with which exit code."""
-from bst import Place, check, main
+import json
+import shutil
+
+from bst import TINY, Place, check, main
 
 
 def help_on_commands():
@@ -52,4 +55,144 @@ def a_verb_names_itself_once():
             check(rc == 2 and f"--updates is a whole number from 48 to 100000, not {n}" in err, f"{n}: {rc} {err}")
 
 
-main(help_on_commands, bare_words, a_verb_names_itself_once)
+def args_of(settings):
+    return [x for k, v in settings.items() for x in ("--set", f"{k}={v}")]
+
+
+def a_finished_run_is_not_resumed():
+    with Place() as p:
+        r = p.start("r", max_epochs=1, warmup_epochs=0).end()
+        before = {x.name: x.stat().st_mtime_ns for x in r.dir.iterdir()}
+        for more in ((), ("--set", "max_epochs=1")):
+            rc, out, err = p.cli("run", "--headless", "--resume", "--run-dir", r.dir, *more)
+            check(rc == 0 and "r has finished: 1 epochs, 20 updates" in out and not err, f"{more}: {rc} {out}{err}")
+            check(f"--resume --run-dir {r.dir} --set max_epochs=2\n" in out, out)
+        check({x.name: x.stat().st_mtime_ns for x in r.dir.iterdir()} == before, "something was written")
+        rc, out, err = p.cli("run", "--headless", "--resume", "--run-dir", r.dir, "--set", "max_epochs=2")
+        check(rc == 0 and r.metrics()[-1]["update"] == 40, f"{rc} {out}{err}")
+        # A run that was stopped has something left to do.
+        s = p.start("s")
+        s.wait_update(3)
+        s.ctl("stop")
+        s.end()
+        rc, out, err = p.cli("run", "--headless", "--resume", "--run-dir", s.dir)
+        check(rc == 0 and "finished" not in out and s.metrics()[-1]["update"] == 80, f"{rc} {out}{err}")
+
+
+def what_has_no_room_is_said_at_the_start():
+    """A batch that is larger than the run is refused, as it is live; a run that ends within its warm-up is told of."""
+    with Place() as p:
+        args = ("run", "quickstart", "--headless", "--run-dir", p.path / "n")
+        rc, out, err = p.cli(*args, *args_of({**TINY, "global_batch_size": 2561}))
+        check(rc == 2 and "BST-203: global_batch_size: a batch of 2561 samples is more than the whole run's 2560" in err, f"{rc} {err}")
+        check(not (p.path / "n").exists(), "something is left of it")
+        p.start("whole", global_batch_size=2560).end()
+        for some, said in (({"warmup_steps": 80}, "the run's 2560 samples end within its warm-up of 2560; for all of the schedule "
+                                                  "--set warmup_steps=8"),
+                           ({"warmup_epochs": 1, "max_steps": 10}, "the run's 320 samples end within its warm-up of 640; for all of "
+                                                                   "the schedule --set warmup_epochs=0.05")):
+            settings = {k: v for k, v in TINY.items() if k not in ("warmup_epochs", "max_epochs" if "max_steps" in some else "")}
+            for more, want in ((some, [said]), ({**some, **dict([said.rsplit("--set ", 1)[1].split("=")])}, [])):
+                rc, out, err = p.cli(*args, *args_of({**settings, **more}))
+                check(rc == 0, f"{more}: {rc} {err}")
+                notes = [json.loads(x) for x in (p.path / "n" / "metrics.jsonl").read_text().splitlines() if "BST-325" in x]
+                check([n["text"] for n in notes] == want, f"{more}: {notes}")
+                shutil.rmtree(p.path / "n")
+
+
+def a_preset_taken_up_live_meets_the_rules_of_a_start():
+    with Place() as p:
+        adam = {"optimizer": "adamw", "learning_rate": 0.002, "lr_scaling": "sqrt", "lr_base_batch_size": 32, "weight_decay": 0.01}
+        r = p.start("r", **adam, max_epochs=2000)
+        r.wait_update(1)
+        rc, reply = r.ctl("-n", "preset", "quickstart")
+        kept = {k["key"]: k["why"] for k in reply["kept"]}
+        check(rc == 0 and kept["learning_rate"] == "meant for another optimizer" and "weight_decay" in kept, f"{rc} {reply}")
+        check("BST-322" in reply["notes"] and "BST-323" not in reply["notes"], f"{reply['notes']}")
+        peak = [c for c in reply["changes"] if c["key"] == "learning_rate"]
+        check(len(peak) == 1 and abs(float(peak[0]["new"]) / 0.004 - 1) < 1e-3, f"{reply['changes']}")
+        rc, reply = r.ctl("-n", "lr", "=0.1")
+        check(rc == 0 and "BST-323" in reply["notes"], f"{reply}")
+        r.ctl("stop")
+        r.end()
+        # Ten epochs of warm-up, in a run of four.
+        r = p.start("s", data__train_count=64000)
+        r.wait_update(1)
+        rc, reply = r.ctl("-n", "preset", "a100x4-ddp-2048")
+        check(rc == 0 and "BST-324" in reply["notes"], f"{rc} {reply}")
+        warmup = [c["new"] for c in reply["changes"] if c["key"] == "warmup"]
+        check(warmup and warmup[0].startswith("28444sa"), f"{reply['changes']}")  # 10/90 of 256000 samples
+        for text, code in (("warmup =4ep", "BST-304"), ("length =1ep", "BST-304"), ("batch =256001", "BST-203")):
+            rc, reply = r.ctl(*text.split())
+            check(rc == 1 and reply["code"] == code, f"{text}: {rc} {reply}")
+        r.ctl("stop")
+        r.end()
+
+
+def a_rate_for_another_optimizer_is_remarked_on():
+    """What a newcomer does first: another optimizer, and the preset's rate with it."""
+    with Place() as p:
+        for some, codes in (({"optimizer": "adamw", "global_batch_size": 128}, {"BST-323"}),
+                            ({"optimizer": "adamw", "learning_rate": 0.002, "lr_scaling": "sqrt"}, set()),
+                            ({"devices.capture": "true", "deterministic": "false"}, {"BST-715"})):
+            r = p.start("r", **some, max_epochs=1, warmup_epochs=0).end()
+            notes = [n for n in r.metrics("note") if n["code"] in ("BST-323", "BST-715")]
+            check({n["code"] for n in notes} == codes and len(notes) == len(codes), f"{some}: {notes}")
+            if "BST-715" in codes:
+                check("devices.capture is for cuda" in notes[0]["text"] and "deterministic is for cuda" in notes[0]["text"], f"{notes}")
+            shutil.rmtree(r.dir)
+
+
+def paths_are_short():
+    """A preset found by its name is shown as a person would write it."""
+    with Place() as p:
+        folder = p.path / "here" / "presets"
+        folder.mkdir(parents=True)
+        (folder / "bad.yaml").write_text("name: bad\nmomentum: 2\n")
+        p.env["BSTUNE_PRESET_DIR"] = str(folder)
+        rc, out, err = p.cli("run", "bad", "--headless")
+        check(rc == 2 and err.startswith("here/presets/bad.yaml:2:"), err)
+        del p.env["BSTUNE_PRESET_DIR"]
+        rc, out, err = p.cli("preset", "show", "quickstart", "--set", "warmup_epochs=0", "--set", "lr_scheduler=noam")
+        check(rc == 2 and "/../" not in err, f"{rc} {err}")
+
+
+def data_that_have_to_be_given_say_how():
+    with Place() as p:
+        for args in (("fit", "gpt2-124m"), ("lrfind", "gpt2-124m"), ("run", "gpt2-124m", "--headless"), ("doctor", "gpt2-124m")):
+            rc, out, err = p.cli(*args)
+            check(rc == (3 if args[0] == "doctor" else 2) and "--set data.path=" in err + out, f"{args}: {rc} {out}{err}")
+
+
+def a_warmup_that_is_over_says_what_to_do():
+    with Place() as p:
+        for warmup, said in ((1, "the warm-up ended at sample 640"), (0, "this run has no warm-up")):
+            r = p.start(f"r{warmup}", warmup_epochs=warmup, max_epochs=2000)
+            r.wait_update(25)
+            rc, reply = r.ctl("warmup", "+10%")
+            check(rc == 1 and reply["code"] == "BST-301" and said in reply["text"] and "`lr` changes the rate" in reply["text"], f"{reply}")
+            r.ctl("stop")
+            r.end()
+
+
+def refusals_are_json_where_it_was_asked_for():
+    with Place() as p:
+        r = p.start("r", max_epochs=1, warmup_epochs=0).end()
+        for args, code, word in ((("mem", "no-such"), 2, "no preset is called"), (("mem", "quickstart", "--batch", "0"), 2, "--batch"),
+                                 (("mem", "quickstart", "--device", "a1000"), 2, "a1000"),
+                                 (("mem", "quickstart", "--set", "momentum=2", "--set", "beta1=2"), 2, "beta1"),
+                                 (("doctor", "no-such"), 2, "no preset"), (("status", "nothing"), 4, "nothing"),
+                                 (("ctl", r.dir, "batch", "+20%"), 4, ""), (("ctl", r.dir, "bacth"), 2, "bacth"),
+                                 (("fit", "gpt2-124m"), 2, "data.path"), (("fit", "no-such"), 2, "no preset"),
+                                 (("sweep", "quickstart", "--batch", "x"), 2, "--batch")):
+            rc, out, err = p.cli(*args, "--json")
+            check(rc == code and err, f"{args}: {rc} {out}{err}")
+            o = json.loads(out)
+            check(o["outcome"] == "refused" and "code" in o and word in o["text"], f"{args}: {o}")
+            check(p.cli(*args)[1] == "", f"{args}: said on standard output without --json")
+
+
+main(help_on_commands, bare_words, a_verb_names_itself_once, a_finished_run_is_not_resumed,
+     what_has_no_room_is_said_at_the_start, a_preset_taken_up_live_meets_the_rules_of_a_start,
+     a_rate_for_another_optimizer_is_remarked_on, paths_are_short, data_that_have_to_be_given_say_how,
+     a_warmup_that_is_over_says_what_to_do, refusals_are_json_where_it_was_asked_for)

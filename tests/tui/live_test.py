@@ -31,7 +31,7 @@ class Session:
             self.write_config(config)
         args = [BSTUNE, "run", "quickstart"]
         for k, v in {**TINY, **more}.items():
-            args += ["--set", f"{k}={v}"]
+            args += ["--set", f"{k.replace('__', '.')}={v}"]
         self.dir = os.path.join(self.place, "runs", "quickstart-1")
         self.t = self.terminal(args, width, height)
         self.t.wait(lambda: "● training" in self.t.text(), "training")
@@ -437,8 +437,26 @@ def a_language_model():
         r.close()
 
 
+def an_old_notice_is_no_news():
+    """What was said before a console came stands in its events, not in its footer."""
+    with Session(max_epochs=3, warmup_epochs=1, devices__capture="true") as s:
+        s.t.expect("BST-715")
+        s.t.send("q")
+        assert s.t.wait_end() == 0
+        end = time.monotonic() + 60
+        while "done" not in s.ctl("list").stdout:
+            assert time.monotonic() < end, "the run does not end"
+            time.sleep(0.05)
+        t = s.attach()
+        t.expect("✓ done")
+        t.send("0")
+        last = t.text().rstrip("\n").splitlines()[-1]
+        assert "? help" in last and "advice" not in last and "BST-" not in last, t.text()
+        t.close()
+
+
 if __name__ == "__main__":
     run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
          search_is_cancelled, rate_by_a_key, keys_of_ones_own,
          outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run,
-         a_start_that_fails, idle_bytes, a_language_model])
+         a_start_that_fails, idle_bytes, a_language_model, an_old_notice_is_no_news])

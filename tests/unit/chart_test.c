@@ -272,6 +272,39 @@ static int set_locale(void **state)
     return setlocale(LC_CTYPE, "C.UTF-8") ? 0 : -1;
 }
 
+/* Only what keeps somebody waiting, and no guess where nothing is known. */
+static void a_long_update_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        double age, rate;
+        int64_t batch;
+        enum bst_phase phase;
+        const char *text;
+    } cases[] = {
+        {12, 100, 4000, BST_PHASE_TRAINING, "the update in flight takes about 40s, 12s of it over"},
+        {0.1, 100, 4000, BST_PHASE_TRAINING, "the update in flight takes about 40s, 0s of it over"},
+        {39, 100, 4000, BST_PHASE_TRAINING, NULL},   /* soon over */
+        {0.1, 4000, 4000, BST_PHASE_TRAINING, NULL}, /* short */
+        {90, 100, 4000, BST_PHASE_TRAINING, "the update in flight has taken 1m30s so far"},
+        {5, NAN, 4000, BST_PHASE_TRAINING, "the update in flight has taken 5s so far"},
+        {1, NAN, 4000, BST_PHASE_TRAINING, NULL},
+        {5, 100, 4000, BST_PHASE_EVALUATING, "the evaluation that is on has taken 5s so far"},
+        {12, 100, 4000, BST_PHASE_PAUSED, NULL},
+        {NAN, 100, 4000, BST_PHASE_TRAINING, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bst_status s = {.phase = cases[i].phase,
+                               .global_batch = cases[i].batch,
+                               .samples_per_sec = bst_metric_of(cases[i].rate),
+                               .update_age = bst_metric_of(cases[i].age)};
+        char text[120] = "";
+        bool said = tui_in_flight(&s, text, sizeof text);
+        if (said != (cases[i].text != NULL) || (said && strcmp(text, cases[i].text)))
+            fail_msg("case %zu: '%s'", i, text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +318,7 @@ int main(void)
         cmocka_unit_test(the_axis_below_always_says_where),
         cmocka_unit_test(a_missing_value_is_seen),
         cmocka_unit_test(numbers_read_well),
+        cmocka_unit_test(a_long_update_is_told),
     };
     return cmocka_run_group_tests(tests, set_locale, NULL);
 }
