@@ -1,16 +1,16 @@
 /* NVML's readings once a period on a thread of their own: a call into a driver that is in trouble
  * may take seconds, and must not hold up an update. */
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/backend/nvml_calls.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
+#include "core/base/thread.h"
 
-enum { XIDS = 32, CLOSE_SECONDS = 3 };
+#define CLOSE_SECONDS 3.0
+enum { XIDS = 32 };
 
 struct bst_nvml_watch {
     struct bst_nvml *n; /* the thread's */
@@ -110,18 +110,13 @@ static void register_events(struct bst_nvml_watch *w)
 
 static enum bst_err start(struct bst_nvml_watch *w)
 {
-    sigset_t all, before;
     pthread_condattr_t attr;
     pthread_mutex_init(&w->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&w->wake, &attr);
     pthread_condattr_destroy(&attr);
-    sigfillset(&all); /* signals are another thread's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&w->thread, NULL, run, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? bst_fail(BST_E_NOMEM, "no thread to watch the devices with") : BST_OK;
+    return bst_thread_start(&w->thread, run, w);
 }
 
 static void free_watch(struct bst_nvml_watch *w)
@@ -156,18 +151,13 @@ enum bst_err bst_nvml_watch_open(struct bst_nvml *n, const char *const *uuids, i
 
 void bst_nvml_watch_close(struct bst_nvml_watch *w)
 {
-    struct timespec until;
     if (!w)
         return;
     pthread_mutex_lock(&w->lock);
     w->stop = true;
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += CLOSE_SECONDS;
-    if (pthread_timedjoin_np(w->thread, NULL, &until))
-        pthread_detach(w->thread);
-    else
+    if (bst_thread_join_within(w->thread, CLOSE_SECONDS))
         free_watch(w);
 }
 

@@ -1,8 +1,6 @@
 #include "core/data/data.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +8,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
+#include "core/base/thread.h"
 #include "core/data/augment.h"
 #include "core/data/dataset.h"
 
@@ -229,19 +228,13 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* Signals belong to the thread that waits for them. */
 static enum bst_err start_threads(struct bst_loader *l)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    int failed = 0;
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (; l->n_threads < l->cfg.threads && !failed; l->n_threads += !failed)
-        failed = pthread_create(&l->threads[l->n_threads], NULL, worker, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed)
-        return bst_fail(BST_E_NOMEM, "loader: cannot start thread %d of %d: %s", l->n_threads + 1,
-                        l->cfg.threads, strerror(failed));
+    for (; l->n_threads < l->cfg.threads; l->n_threads++) {
+        enum bst_err err = bst_thread_start(&l->threads[l->n_threads], worker, l);
+        if (err)
+            return bst_fail_in(err, "loader: %d of %d threads", l->n_threads + 1, l->cfg.threads);
+    }
     return BST_OK;
 }
 

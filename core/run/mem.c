@@ -1,12 +1,12 @@
 #include "core/run/mem.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/backend/plan_for.h"
 #include "core/base/alloc.h"
+#include "core/base/thread.h"
 #include "core/run/field.h"
 #include "core/run/gpu.h"
 #include "core/run/start.h"
@@ -351,7 +351,7 @@ static enum bst_err add_setting(const struct bst_mem_cfg *cfg, const char *preci
     struct planner p;
     pthread_t thread;
     BST_TRY(open_planner(cfg, precision, recompute, r->capacity, &p, &r->generated, errs));
-    bool beside = cfg->device && !pthread_create(&thread, NULL, search_main, &search);
+    bool beside = cfg->device && !bst_thread_start(&thread, search_main, &search);
     int from = r->n_rows;
     add_rows(cfg, &p, r);
     if (beside)

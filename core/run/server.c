@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "core/run/field.h"
 #include "core/run/server_inner.h"
 
@@ -259,8 +260,10 @@ enum bst_err bst_server_open(const struct bst_server_cfg *cfg, struct bst_server
         goto out;
     s->next_check = bst_clock_now() + CHECK_SECONDS;
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->wake < 0 || pthread_create(&s->thread, NULL, thread_main, s)) {
-        err = bst_fail(BST_E_IO, "the control thread: %s", strerror(errno));
+    err = s->wake < 0 ? bst_fail(BST_E_IO, "eventfd: %s", strerror(errno))
+                      : bst_thread_start(&s->thread, thread_main, s);
+    if (err) {
+        err = bst_fail_in(err, "the control thread");
         goto out;
     }
     *out = s;

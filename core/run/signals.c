@@ -1,13 +1,12 @@
 #include "core/run/signals.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
+#include "core/base/thread.h"
 
 /* Seconds. timeout(1) and others send a signal to the process and then to its group; that is not
  * somebody who has lost patience. */
@@ -94,11 +93,12 @@ enum bst_err bst_signals_start(atomic_int *interrupt, int wake_fd, struct bst_si
     sigaddset(&s->set, SIGINT);
     sigaddset(&s->set, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &s->set, &s->before);
-    int rc = pthread_create(&s->thread, NULL, thread_main, s);
-    if (rc) {
+    enum bst_err err = bst_thread_start(&s->thread, thread_main, s);
+    if (err) {
         pthread_sigmask(SIG_SETMASK, &s->before, NULL);
+        pthread_mutex_destroy(&s->lock);
         bst_free(s);
-        return bst_fail(BST_E_IO, "the thread for signals: %s", strerror(rc));
+        return bst_fail_in(err, "the thread for signals");
     }
     *out = s;
     return BST_OK;

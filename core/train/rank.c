@@ -1,11 +1,11 @@
 #include "core/train/rank.h"
 
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/base/thread.h"
 
 /* What a library could not do is worth another try, unless the device itself has come to its end:
  * then that is the failure. */
@@ -107,21 +107,14 @@ enum bst_err bst_ranks_do(struct bst_trainer *t, int n_ranks, rank_job *job, voi
 
 enum bst_err bst_ranks_start(struct bst_trainer *t)
 {
-    sigset_t all, before;
-    enum bst_err err = BST_OK;
-    sigfillset(&all);
-    /* Signals are for the thread that waits for them; ranks and their teams inherit this. */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int r = 0; r < t->cfg.ranks && !err; r++) {
+    for (int r = 0; r < t->cfg.ranks; r++) {
         struct rank *k = &t->ranks[r];
-        int failed = pthread_create(&k->thread, NULL, rank_main, k);
-        k->started = !failed;
-        if (failed)
-            err = bst_fail(BST_E_NOMEM, "cannot start the thread of rank %d: %s", r,
-                           strerror(failed));
+        enum bst_err err = bst_thread_start(&k->thread, rank_main, k);
+        k->started = !err;
+        if (err)
+            return bst_fail_in(err, "rank %d", r);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return err;
+    return BST_OK;
 }
 
 void bst_ranks_stop(struct bst_trainer *t)

@@ -5,6 +5,9 @@
 #include <stdint.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,6 +21,7 @@
 #include "core/base/log.h"
 #include "core/base/rng.h"
 #include "core/base/sb.h"
+#include "core/base/thread.h"
 
 static void blocks_are_counted_to_the_byte(void **state)
 {
@@ -360,6 +364,58 @@ static void log_lines_are_one_line_and_clean(void **state)
     bst_log_to(NULL, NULL);
 }
 
+static void *take_mask(void *arg)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, arg);
+    return NULL;
+}
+
+static void a_thread_has_no_signals_but_its_own_faults(void **state)
+{
+    (void)state;
+    sigset_t before, after, theirs;
+    pthread_t thread;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(bst_thread_start(&thread, take_mask, &theirs), BST_OK);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (int sig = 1; sig < NSIG; sig++) /* the starter's are as they were */
+        assert_int_equal(sigismember(&after, sig), sigismember(&before, sig));
+    assert_int_equal(sigismember(&theirs, SIGTERM), 1);
+    assert_int_equal(sigismember(&theirs, SIGINT), 1);
+    assert_int_equal(sigismember(&theirs, SIGUSR1), 1);
+    assert_int_equal(sigismember(&theirs, SIGSEGV), 0);
+}
+
+struct late {
+    pthread_mutex_t lock;
+    atomic_bool over;
+};
+
+static void *wait_for_lock(void *arg)
+{
+    struct late *l = arg;
+    pthread_mutex_lock(&l->lock);
+    pthread_mutex_unlock(&l->lock);
+    atomic_store(&l->over, true);
+    return NULL;
+}
+
+static void an_end_is_waited_for_no_longer_than_asked(void **state)
+{
+    (void)state;
+    static struct late l = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t thread;
+    pthread_mutex_lock(&l.lock);
+    assert_int_equal(bst_thread_start(&thread, wait_for_lock, &l), BST_OK);
+    assert_false(bst_thread_join_within(thread, 0.003));
+    pthread_mutex_unlock(&l.lock); /* left behind, it goes on */
+    while (!atomic_load(&l.over))
+        sched_yield();
+    assert_int_equal(bst_thread_start(&thread, wait_for_lock, &l), BST_OK);
+    assert_true(bst_thread_join_within(thread, 60));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +435,8 @@ int main(void)
         cmocka_unit_test(clock_moves_and_can_be_faked),
         cmocka_unit_test(times_are_shown),
         cmocka_unit_test(log_lines_are_one_line_and_clean),
+        cmocka_unit_test(a_thread_has_no_signals_but_its_own_faults),
+        cmocka_unit_test(an_end_is_waited_for_no_longer_than_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

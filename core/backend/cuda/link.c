@@ -1,19 +1,18 @@
 /* A context's end of an NCCL communicator. Nothing here blocks in NCCL but the end of a broken
  * communicator, which has a thread and a deadline of its own. Collectives have a stream to
  * themselves, tied to the context's by events. */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/backend/cuda/be.h"
 #include "core/backend/cuda/nccl.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
+#include "core/base/thread.h"
 
 #define GRACE_SECONDS 1.0 /* for the rank whose failure showed here, to say what it was */
 #define END_SECONDS 5.0
-enum { ABORT_SECONDS = 10 };
+#define ABORT_SECONDS 10.0
 
 struct cuda_link {
     const struct cuda_nccl *nccl;
@@ -46,7 +45,6 @@ static void *abort_main(void *arg)
 /* An abort that hangs is left behind, with its thread: the run ends with what made it necessary. */
 static void abort_comm(struct cuda_link *l)
 {
-    struct timespec until;
     pthread_t thread;
 
     if (!l->comm)
@@ -55,14 +53,10 @@ static void abort_comm(struct cuda_link *l)
     *c = (struct last_call){l->nccl, l->comm};
     l->comm = NULL;
     l->is_pending = false;
-    if (pthread_create(&thread, NULL, abort_main, c)) {
+    if (bst_thread_start(&thread, abort_main, c))
         abort_main(c);
-        return;
-    }
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ABORT_SECONDS;
-    if (pthread_timedjoin_np(thread, NULL, &until))
-        pthread_detach(thread);
+    else
+        bst_thread_join_within(thread, ABORT_SECONDS);
 }
 
 /* --- failures --- */
@@ -91,6 +85,7 @@ static enum bst_err broken(struct bst_be *be, ncclResult_t r, const char *what)
     const cudaError_t own = cudaStreamQuery(be->stream);
     if (own != cudaSuccess && own != cudaErrorNotReady)
         return cuda_fail(own, what);
+    cudaGetLastError(); /* "not ready" stays behind as one */
     while (r == ncclRemoteError && !given_up(l) && bst_clock_now() < until)
         cuda_pause(&looks);
     if (r == ncclRemoteError && given_up(l))
