@@ -85,15 +85,31 @@ static enum bst_err open_dir(const char *path, DIR **out)
     return bst_fail(errno == ENOENT ? BST_E_NOTFOUND : BST_E_IO, "%s: %s", path, strerror(errno));
 }
 
+/* The next entry that is not hidden; NULL: there is none, or *err says why it cannot be read. */
+static const struct dirent *next_entry(DIR *dir, const char *path, enum bst_err *err)
+{
+    const struct dirent *e;
+    do {
+        errno = 0;
+        e = readdir(dir);
+    } while (e && e->d_name[0] == '.');
+    if (!e && errno)
+        *err = bst_fail(BST_E_IO, "%s: %s", path, strerror(errno));
+    return e;
+}
+
 /* The folders right under root, hidden ones left out (.ipynb_checkpoints is no class). */
 static enum bst_err read_classes(const char *root, struct items *out)
 {
     DIR *dir;
+    enum bst_err err = BST_OK;
     BST_TRY(open_dir(root, &dir));
-    for (struct dirent *e; (e = readdir(dir));)
-        if (e->d_name[0] != '.' && kind_of(dir, e) == FOLDER_KIND)
+    for (const struct dirent *e; (e = next_entry(dir, root, &err));)
+        if (kind_of(dir, e) == FOLDER_KIND)
             add_item(out, bst_xstrdup(e->d_name), 0);
     closedir(dir);
+    if (err)
+        return err;
     if (out->n)
         qsort(out->item, out->n, sizeof *out->item, by_folder_then_name);
     if (!out->n)
@@ -111,12 +127,11 @@ static enum bst_err walk(const char *root, const char *below, int depth, struct 
     enum bst_err err = depth > DEPTH_MOST
                            ? bst_fail(BST_E_CORRUPT, "%s: deeper than %d folders", path, DEPTH_MOST)
                            : open_dir(path, &dir);
-    bst_free(path);
-    if (err)
+    if (err) {
+        bst_free(path);
         return err;
-    for (struct dirent *e; !err && (e = readdir(dir));) {
-        if (e->d_name[0] == '.')
-            continue;
+    }
+    for (const struct dirent *e; !err && (e = next_entry(dir, path, &err));) {
         enum kind kind = kind_of(dir, e);
         char *name = bst_xasprintf("%s/%s", below, e->d_name);
         if (kind == FOLDER_KIND)
@@ -129,6 +144,7 @@ static enum bst_err walk(const char *root, const char *below, int depth, struct 
         bst_free(name);
     }
     closedir(dir);
+    bst_free(path);
     return err;
 }
 

@@ -79,7 +79,7 @@ static void fill_pool(const struct bst_order *o, uint64_t number, struct pool *p
     uint64_t per = pools_an_epoch(o), first = number % per * POOL;
     uint64_t start = number / per * (uint64_t)o->n + first;
     int n = (uint64_t)o->n - first < POOL ? (int)((uint64_t)o->n - first) : POOL;
-    int pieces = n / PIECE, place[POOL / PIECE];
+    int pieces = n / PIECE, place[POOL / PIECE] = {0};
     for (int i = 0; i < n; i++) {
         m[i].index = bst_sampler_index(o->seed, o->n, start + (uint64_t)i, true);
         m[i].tokens = bst_dataset_count(o->ds, o->part, m[i].index).tokens;

@@ -2,18 +2,15 @@
  * evaluation; the rest, one file behind the other, is the text to train on. */
 #include "core/data/formats.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "core/base/alloc.h"
+#include "core/data/files.h"
 #include "core/data/sequence.h"
 #include "core/data/textfile.h"
-
-enum { FILES_MOST = 65536 };
 
 /* Licences: what every Debian system has. */
 static const char place[] = "/usr/share/common-licenses";
@@ -25,56 +22,18 @@ struct text {
     int stride;
 };
 
-struct files {
-    char **path;
-    int n;
-};
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* The folder's own files: a link's text would come twice. */
-static enum bst_err list_folder(const char *dir, struct files *f)
-{
-    DIR *d = opendir(dir);
-    if (!d)
-        return bst_fail(BST_E_IO, "%s: %s", dir, strerror(errno));
-    f->path = bst_xcalloc(FILES_MOST, sizeof *f->path);
-    bool more = false;
-    for (struct dirent *e = readdir(d); e && !more; e = readdir(d)) {
-        struct stat st;
-        if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-            !S_ISREG(st.st_mode))
-            continue;
-        more = f->n == FILES_MOST;
-        if (!more)
-            f->path[f->n++] = bst_xasprintf("%s/%s", dir, e->d_name);
-    }
-    closedir(d);
-    if (more)
-        return bst_fail(BST_E_RANGE, "%s: more than %d text files", dir, FILES_MOST);
-    if (!f->n)
-        return bst_fail(BST_E_NOTFOUND, "%s: no text file", dir);
-    qsort(f->path, (size_t)f->n, sizeof *f->path, by_name);
-    return BST_OK;
-}
-
-static enum bst_err list_files(const char *path, struct files *f, size_t *total)
+static bool is_own_file(int dir_fd, const char *name)
 {
     struct stat st;
-    if (stat(path, &st))
-        return bst_fail(errno == ENOENT ? BST_E_NOTFOUND : BST_E_IO, "%s: %s", path,
-                        strerror(errno));
-    if (S_ISDIR(st.st_mode)) {
-        BST_TRY(list_folder(path, f));
-    } else {
-        f->path = bst_xcalloc(1, sizeof *f->path);
-        f->path[f->n++] = bst_xstrdup(path);
-    }
+    return !fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
+}
+
+static enum bst_err add_up(const char *path, const struct bst_files *f, size_t *total)
+{
     *total = 0;
     for (int i = 0; i < f->n; i++) {
+        struct stat st;
         if (stat(f->path[i], &st))
             return bst_fail(BST_E_IO, "%s: %s", f->path[i], strerror(errno));
         if (!bst_add_size(*total, (size_t)st.st_size, total))
@@ -95,12 +54,12 @@ static void add(struct text *t, const struct bst_textfile *f)
     memcpy(t->bytes + t->room - t->n[BST_EVAL], f->bytes + head, tail);
 }
 
-static enum bst_err read_files(struct text *t, const struct files *f, size_t total)
+static enum bst_err read_files(struct text *t, const char *path, const struct bst_files *f)
 {
     void *p = NULL;
-    BST_TRY(bst_alloc(total, &p));
+    BST_TRY(add_up(path, f, &t->room));
+    BST_TRY(bst_alloc(t->room, &p));
     t->bytes = p;
-    t->room = total;
     for (int i = 0; i < f->n; i++) {
         struct bst_textfile file;
         BST_TRY(bst_textfile_read(f->path[i], &file));
@@ -136,14 +95,17 @@ static const struct bst_token_source source = {.name = "text", .run = run, .clos
 
 static enum bst_err read_text(struct text *t, const char *path)
 {
-    struct files f = {0};
-    size_t total = 0;
-    enum bst_err err = list_files(path, &f, &total);
-    if (!err)
-        err = read_files(t, &f, total);
-    for (int i = 0; i < f.n; i++)
-        bst_free(f.path[i]);
-    bst_free(f.path);
+    struct stat st;
+    struct bst_files files;
+    if (stat(path, &st))
+        return bst_fail(errno == ENOENT ? BST_E_NOTFOUND : BST_E_IO, "%s: %s", path,
+                        strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        BST_TRY(bst_files_list(path, "text file", is_own_file, &files));
+    else
+        bst_files_one(path, &files);
+    enum bst_err err = read_files(t, path, &files);
+    bst_files_fini(&files);
     return err;
 }
 

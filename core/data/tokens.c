@@ -3,18 +3,16 @@
  * than memory. */
 #include "core/data/formats.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "core/base/alloc.h"
 #include "core/data/bin.h"
+#include "core/data/files.h"
 #include "core/data/sequence.h"
 
-enum { FILES_MOST = 65536 };
 /* Tokens looked at before training starts; what is behind them is checked as it is read. */
 #define SCAN_MOST ((uint64_t)1 << 29)
 
@@ -34,39 +32,11 @@ struct tokens {
     int32_t vocab;
 };
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static bool is_bin(const char *name)
+static bool is_bin(int dir_fd, const char *name)
 {
     size_t n = strlen(name);
-    return name[0] != '.' && n > 4 && !strcmp(name + n - 4, ".bin");
-}
-
-static enum bst_err list(const char *dir, char ***out, int *n)
-{
-    DIR *d = opendir(dir);
-    *out = bst_xcalloc(FILES_MOST, sizeof **out);
-    *n = 0;
-    if (!d)
-        return bst_fail(BST_E_IO, "%s: %s", dir, strerror(errno));
-    bool more = false;
-    for (struct dirent *e = readdir(d); e && !more; e = readdir(d)) {
-        if (!is_bin(e->d_name))
-            continue;
-        more = *n == FILES_MOST;
-        if (!more)
-            (*out)[(*n)++] = bst_xasprintf("%s/%s", dir, e->d_name);
-    }
-    closedir(d);
-    if (more)
-        return bst_fail(BST_E_RANGE, "%s: more than %d .bin files", dir, FILES_MOST);
-    if (!*n)
-        return bst_fail(BST_E_NOTFOUND, "%s: no .bin file", dir);
-    qsort(*out, (size_t)*n, sizeof **out, by_name);
-    return BST_OK;
+    (void)dir_fd;
+    return n > 4 && !strcmp(name + n - 4, ".bin");
 }
 
 static const char *base_of(const char *path)
@@ -108,18 +78,19 @@ static enum bst_err open_file(struct tokens *k, const char *path, int width)
     return BST_OK;
 }
 
-static enum bst_err open_folder(struct tokens *k, char *const *paths, int n, int width)
+static enum bst_err open_folder(struct tokens *k, const struct bst_files *files, int width)
 {
-    for (int i = 0; i < n; i++) {
-        const char *name = base_of(paths[i]);
+    k->bins = bst_xcalloc((size_t)files->n, sizeof *k->bins);
+    for (int i = 0; i < files->n; i++) {
+        const char *path = files->path[i], *name = base_of(path);
         bool eval = strstr(name, "val") || strstr(name, "test");
         if (!eval && !strstr(name, "train"))
             return bst_fail(BST_E_ARG,
                             "%s: neither train nor val is in its name; put it elsewhere, or give "
                             "one file as data.path",
-                            paths[i]);
+                            path);
         struct bst_bin *b = &k->bins[k->n_bins];
-        BST_TRY(bst_bin_open(paths[i], width, b));
+        BST_TRY(bst_bin_open(path, width, b));
         k->n_bins++;
         add_piece(k, eval ? BST_EVAL : BST_TRAIN, b, 0, b->shape.n);
     }
@@ -129,8 +100,7 @@ static enum bst_err open_folder(struct tokens *k, char *const *paths, int n, int
 static enum bst_err open_files(struct tokens *k, const struct bst_data_cfg *cfg)
 {
     struct stat st;
-    char **paths = NULL;
-    int n = 0;
+    struct bst_files files;
     if (!cfg->path)
         return bst_fail(
             BST_E_ARG,
@@ -142,13 +112,9 @@ static enum bst_err open_files(struct tokens *k, const struct bst_data_cfg *cfg)
         k->bins = bst_xcalloc(1, sizeof *k->bins);
         return open_file(k, cfg->path, cfg->token_bytes);
     }
-    enum bst_err err = list(cfg->path, &paths, &n);
-    k->bins = bst_xcalloc((size_t)n + 1, sizeof *k->bins);
-    if (!err)
-        err = open_folder(k, paths, n, cfg->token_bytes);
-    for (int i = 0; i < n; i++)
-        bst_free(paths[i]);
-    bst_free(paths);
+    BST_TRY(bst_files_list(cfg->path, ".bin file", is_bin, &files));
+    enum bst_err err = open_folder(k, &files, cfg->token_bytes);
+    bst_files_fini(&files);
     return err;
 }
 
