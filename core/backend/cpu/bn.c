@@ -108,6 +108,14 @@ static void spread(const struct cpu_act *a, float v[CPU_LANES])
         v[l] = v[l % a->block];
 }
 
+/* What (x - mean)·a + b takes, from a block's first lanes to all of them. */
+static void spread_affine(const struct cpu_act *a, struct cpu_bn_coef *k)
+{
+    spread(a, k->mean);
+    spread(a, k->a);
+    spread(a, k->b);
+}
+
 static size_t plane_at(const struct cpu_act *a, int n, int cb)
 {
     return ((size_t)n * (size_t)a->n_cb + (size_t)cb) * a->plane;
@@ -217,9 +225,7 @@ static void settle(const struct cpu_act *a, const struct train_args *t, int cb,
         t->run_var[c] = (float)((1 - MOMENTUM) * (double)t->run_var[c] +
                                 MOMENTUM * (m > 1 ? var * m / (m - 1) : var));
     }
-    spread(a, k->mean);
-    spread(a, k->a);
-    spread(a, k->b);
+    spread_affine(a, k);
 }
 
 static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const struct share *s,
@@ -247,10 +253,9 @@ static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const
 }
 
 /* Coefficients as settle() made them, from what it saved. */
-static void again_coef(const struct cpu_act *a, const struct bst_call *call, const float *saved,
-                       int cb, struct cpu_bn_coef *k)
+static void saved_coef(const struct cpu_act *a, const float *scale, const float *shift,
+                       const float *saved, int cb, struct cpu_bn_coef *k)
 {
-    const float *scale = call->src[1], *shift = call->src[2];
     const float *mean = saved + cb * a->block, *inv = mean + a->n_cb * a->block;
 
     for (int l = 0; l < a->block; l++) {
@@ -260,9 +265,7 @@ static void again_coef(const struct cpu_act *a, const struct bst_call *call, con
         k->a[l] = c < a->c ? scale[c] * inv[l] : 0;
         k->b[l] = c < a->c ? shift[c] : 0;
     }
-    spread(a, k->mean);
-    spread(a, k->a);
-    spread(a, k->b);
+    spread_affine(a, k);
 }
 
 static void again_plane(const struct bst_be *be, const struct cpu_act *a, const struct bst_call *c,
@@ -279,7 +282,7 @@ static void again_plane(const struct bst_be *be, const struct cpu_act *a, const 
                               .relu = c->in->flags & BST_IF_RELU,
                               .stream = streams(a, c->dst[0], residual)};
 
-    again_coef(a, c, c->src[c->in->n_src - 1], cb, &k);
+    saved_coef(a, c->src[1], c->src[2], c->src[c->in->n_src - 1], cb, &k);
     be->vec->bn_apply(&p, &k);
 }
 
@@ -353,9 +356,7 @@ static void infer_coef(const struct cpu_act *a, const struct bst_call *call, int
         k->a[l] = in ? (float)((double)scale[c] / sqrt((double)var[c] + EPS)) : 0;
         k->b[l] = in ? shift[c] : 0;
     }
-    spread(a, k->mean);
-    spread(a, k->a);
-    spread(a, k->b);
+    spread_affine(a, k);
 }
 
 static enum bst_err run_infer(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
@@ -404,23 +405,6 @@ struct bwd_args {
     bool relu, add_scale, add_shift;
 };
 
-static void bwd_coef(const struct cpu_act *a, const struct bwd_args *t, int cb,
-                     struct cpu_bn_coef *k)
-{
-    const float *mean = t->saved + cb * a->block, *inv = mean + a->n_cb * a->block;
-
-    for (int l = 0; l < a->block; l++) {
-        int c = cb * a->block + l;
-
-        k->mean[l] = mean[l];
-        k->a[l] = c < a->c ? t->scale[c] * inv[l] : 0;
-        k->b[l] = c < a->c ? t->shift[c] : 0;
-    }
-    spread(a, k->mean);
-    spread(a, k->a);
-    spread(a, k->b);
-}
-
 static void bwd_settle(const struct cpu_act *a, const struct bwd_args *t, int cb,
                        const struct cpu_bn_sums *sums, bool write, struct cpu_bn_coef *k)
 {
@@ -460,7 +444,7 @@ static void bwd_blocks(const struct bst_be *be, const struct cpu_act *a, const s
         p.out = t->dx + at;
         p.dr = t->dr ? t->dr + at : NULL;
         p.relu = t->relu;
-        bwd_coef(a, t, cb, &k);
+        saved_coef(a, t->scale, t->shift, t->saved, cb, &k);
         be->vec->bn_bwd_reduce(&p, &k, mine);
         sums_end(s, a, cb, &all);
         bwd_settle(a, t, cb, &all, !s->by_batch || s->me == 0, &k);
