@@ -5,9 +5,10 @@ set(train_libs bst_train bst_comm bst_data bst_backend bst_graph bst_tune bst_ba
 bst_test(unit.train.update unit train_update_test.c train_support.c LINKS ${train_libs})
 bst_test(unit.train.state unit train_state_test.c train_support.c LINKS ${train_libs})
 bst_test(unit.train.memory unit train_memory_test.c train_support.c LINKS ${train_libs})
-bst_test(unit.train.checkpoint unit train_checkpoint_test.c train_support.c train_iofault.c
+bst_test(unit.train.checkpoint unit train_checkpoint_test.c train_support.c train_folders.c train_iofault.c
     LINKS ${train_libs})
-bst_test(unit.train.crash unit train_crash_test.c train_support.c train_iofault.c LINKS ${train_libs})
+bst_test(unit.train.crash unit train_crash_test.c train_support.c train_folders.c train_iofault.c
+    LINKS ${train_libs})
 foreach(test checkpoint crash)
     foreach(call open mkdir write fsync close rename unlinkat)
         target_link_options(test_unit_train_${test} PRIVATE -Wl,--wrap=${call})

@@ -1,5 +1,5 @@
-#include <dirent.h>
 #include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/rng.h"
 #include "core/train/checkpoint.h"
+#include "train_folders.h"
 #include "train_iofault.h"
 #include "train_support.h"
 
@@ -49,39 +50,6 @@ static struct bst_checkpoint save(struct bst_trainer *t, uint64_t update, int ke
         .dir = dir, .update = update, .samples = update * 12, .state = text, .keep = keep};
     ok(bst_checkpoint_save(t, &req, &c));
     return c;
-}
-
-static int count(const char *like)
-{
-    int n = 0;
-    DIR *d = opendir(dir);
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        n += strstr(e->d_name, like) != NULL;
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static void copy_tree(const char *from, const char *to)
-{
-    ok(bst_io_make_dirs(to, 0777));
-    DIR *d = opendir(from);
-    assert_non_null(d);
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
-        char a[1500], b[1500], *data = NULL;
-        size_t n = 0;
-        int fd = -1;
-        if (e->d_name[0] == '.')
-            continue;
-        snprintf(a, sizeof a, "%s/%s", from, e->d_name);
-        snprintf(b, sizeof b, "%s/%s", to, e->d_name);
-        ok(bst_io_read_file(a, 1 << 20, &data, &n));
-        ok(bst_io_open_write(b, O_TRUNC, 0666, &fd));
-        ok(bst_io_write_full(fd, data, n, b));
-        close(fd);
-        bst_free(data);
-    }
-    closedir(d);
 }
 
 static const char *const files[] = {"weights.safetensors", "optimizer.safetensors", "state.json",
@@ -141,7 +109,7 @@ static void expect_fallback(const char *what)
         fail_msg("%s: the damaged checkpoint was taken", what);
     assert_non_null(strstr(notes.data, "2-update-2"));
     assert_string_equal(text, "{\"update\": 1}");
-    assert_int_equal(count(".bad"), 1);
+    assert_int_equal(folder_count(dir, ".bad"), 1);
     bst_free(text);
     bst_sb_fini(&notes);
 }
@@ -157,7 +125,7 @@ static void restore(const char *whole, const char *newest)
         ok(bst_io_remove_tree(path));
     }
     closedir(d);
-    copy_tree(whole, newest);
+    folder_copy(whole, newest);
 }
 
 static void damage(const char *path, off_t at, off_t cut)
@@ -188,7 +156,7 @@ static void any_damage_is_found(void **state)
     bst_trainer_close(t);
     snprintf(whole, sizeof whole, "%s-whole", dir);
     snprintf(newest, sizeof newest, "%s/2-update-2", dir);
-    copy_tree(newest, whole);
+    folder_copy(newest, whole);
     for (int f = 0; f < 4; f++) {
         struct stat st;
         snprintf(path, sizeof path, "%s/%s", newest, files[f]);
@@ -247,13 +215,13 @@ static void nothing_good_is_not_a_fresh_start(void **state)
     ok(bst_io_make_dirs(path, 0777));
     assert_int_equal(bst_checkpoint_peek(dir, &c, NULL, NULL), BST_E_NOTFOUND);
     ok(bst_checkpoint_sweep(dir));
-    assert_int_equal(count("update"), 0);
+    assert_int_equal(folder_count(dir, "update"), 0);
     c = save(t, 1, 2);
     snprintf(path, sizeof path, "%s/MANIFEST", c.path);
     damage(path, 3, -1);
     for (int i = 0; i < 3; i++) /* also when nothing but .bad is left */
         assert_int_equal(bst_checkpoint_load(t, dir, NULL, NULL, NULL, NULL, NULL), BST_E_CORRUPT);
-    assert_int_equal(count(".bad"), 1);
+    assert_int_equal(folder_count(dir, ".bad"), 1);
     /* And the next one gets a number of its own. */
     c = save(t, 1, 2);
     assert_int_equal(c.seq, 2);
@@ -274,7 +242,7 @@ static void another_net_is_an_error_and_no_damage(void **state)
     uint32_t before = train_hash(t);
     assert_int_equal(bst_checkpoint_load(t, dir, NULL, NULL, NULL, NULL, NULL), BST_E_SHAPE);
     assert_int_equal(train_hash(t), before);
-    assert_int_equal(count(".bad"), 0);
+    assert_int_equal(folder_count(dir, ".bad"), 0);
     bst_trainer_close(t);
 }
 
@@ -305,11 +273,11 @@ static void the_session_is_asked(void **state)
     save(t, 2, 2);
     assert_int_equal(bst_checkpoint_load(t, dir, accept_none, NULL, &c, NULL, NULL),
                      BST_E_UNSUPPORTED);
-    assert_int_equal(count(".bad"), 0);
+    assert_int_equal(folder_count(dir, ".bad"), 0);
     ok(bst_checkpoint_load(t, dir, accept_first, &asked, &c, NULL, NULL));
     assert_int_equal(c.update, 1);
     assert_int_equal(asked, 2);
-    assert_int_equal(count(".bad"), 1);
+    assert_int_equal(folder_count(dir, ".bad"), 1);
     bst_trainer_close(t);
 }
 
@@ -378,7 +346,7 @@ static void there_is_always_one_to_load(void **state)
         if (!newest_good)
             save(t, i, 2);
         newest_good = true;
-        assert_int_equal(count(".tmp"), 0);
+        assert_int_equal(folder_count(dir, ".tmp"), 0);
     }
     bst_trainer_close(t);
 }
@@ -398,7 +366,7 @@ static void a_diverged_state_is_not_saved(void **state)
     struct bst_checkpoint_req save_req = {.dir = dir, .update = 2, .state = "{}"};
     assert_int_equal(bst_checkpoint_save(t, &save_req, &c), BST_E_DIVERGED);
     assert_non_null(strstr(bst_err_text(), "not finite"));
-    assert_int_equal(count("update"), 1);
+    assert_int_equal(folder_count(dir, "update"), 1);
     ok(bst_checkpoint_load(t, dir, NULL, NULL, &c, NULL, NULL));
     bst_trainer_close(t);
 }

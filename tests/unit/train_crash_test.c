@@ -1,7 +1,5 @@
 /* A save that is cut off anywhere leaves the checkpoint of before or the new one, whole; and once
  * it has said that it is saved, it is the new one. Children die, the parent looks. */
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +10,7 @@
 #include "core/base/io.h"
 #include "core/base/log.h"
 #include "core/train/checkpoint.h"
+#include "train_folders.h"
 #include "train_iofault.h"
 #include "train_support.h"
 
@@ -92,32 +91,6 @@ static int tear_down(void **state)
     return bst_io_remove_tree(root);
 }
 
-static void copy_dir(const char *from, const char *to)
-{
-    DIR *d = opendir(from);
-    assert_non_null(d);
-    ok(bst_io_make_dirs(to, 0777));
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
-        char a[600], b[600], *data = NULL;
-        size_t n = 0;
-        int fd = -1;
-        if (e->d_name[0] == '.')
-            continue;
-        snprintf(a, sizeof a, "%s/%s", from, e->d_name);
-        snprintf(b, sizeof b, "%s/%s", to, e->d_name);
-        if (e->d_type == DT_DIR) {
-            copy_dir(a, b);
-            continue;
-        }
-        ok(bst_io_read_file(a, 1 << 20, &data, &n));
-        ok(bst_io_open_write(b, O_EXCL, 0666, &fd));
-        ok(bst_io_write_full(fd, data, n, b));
-        close(fd);
-        bst_free(data);
-    }
-    closedir(d);
-}
-
 /* The folder with n_before checkpoints, the newest of which is "one". */
 static void start_over(int n_before)
 {
@@ -129,12 +102,12 @@ static void start_over(int n_before)
     ok(bst_io_remove_tree(run));
     ok(bst_io_make_dirs(run, 0777));
     if (bst_io_exists(kept)) {
-        copy_dir(kept, run);
+        folder_copy(kept, run);
         return;
     }
     for (int i = 0; i < n_before; i++)
         assert_int_equal(in_child(1, &plain, &ops), EXIT_SAVED);
-    copy_dir(run, kept);
+    folder_copy(run, kept);
 }
 
 /* 0: none, 1: the old one, 2: the new one. */
@@ -151,17 +124,6 @@ static int newest(void)
     return which;
 }
 
-static int count_of(const char *like)
-{
-    int n = 0;
-    DIR *d = opendir(dir);
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        n += strstr(e->d_name, like) != NULL;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 static void check(const struct plan *p, int n_before, int rc)
 {
     if (rc == EXIT_WRONG || rc > EXIT_WRONG)
@@ -175,9 +137,9 @@ static void check(const struct plan *p, int n_before, int rc)
     if (n_before && !got)
         fail_msg("operation %d, kind %d, power %d: the old one is gone", p->at, p->kind, p->power);
     if (rc == EXIT_REFUSED && p->kind == IOFAULT_FAIL_ALL)
-        assert_int_equal(count_of(".tmp"), 0);
+        assert_int_equal(folder_count(dir, ".tmp"), 0);
     ok(bst_checkpoint_sweep(dir));
-    assert_int_equal(count_of(".tmp"), 0);
+    assert_int_equal(folder_count(dir, ".tmp"), 0);
 }
 
 static void everywhere(enum iofault kind, int power, int n_before)
