@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/backend/cpu/vec.h"
+#include "core/backend/cpu/vec_bn.h"
 #include "core/base/rng.h"
 
 enum { ROOM = 5000 };
@@ -30,7 +31,7 @@ struct buffers {
 
 static void coefficients(struct cpu_bn_coef *k, int block)
 {
-    fill(k->mean, sizeof *k / sizeof(float));
+    fill((float *)k, sizeof *k / sizeof(float));
     for (int l = block; l < CPU_LANES; l++) {
         float *all[] = {k->mean, k->a, k->b, k->k0, k->k1, k->k2};
 
@@ -41,7 +42,7 @@ static void coefficients(struct cpu_bn_coef *k, int block)
 
 static void compare_planes(struct buffers *b, struct cpu_bn_planes p, const struct cpu_bn_coef *k)
 {
-    const struct cpu_vec *vec[2] = {cpu_vec_plain(), cpu_vec_best()};
+    const struct cpu_vec_bn *vec[2] = {cpu_vec_bn_plain(), cpu_vec_bn_best()};
     struct cpu_bn_sums sums[2][2];
 
     memset(sums, 0, sizeof sums);
@@ -53,15 +54,15 @@ static void compare_planes(struct buffers *b, struct cpu_bn_planes p, const stru
 
         p.out = b->out[v];
         p.open = p.r ? b->open[v] : NULL;
-        vec[v]->bn_stats(&p, k, &sums[v][0]);
-        vec[v]->bn_apply(&p, k);
+        vec[v]->stats(&p, k, &sums[v][0]);
+        vec[v]->apply(&p, k);
         cpu_vec_fence();
         back.open = p.open;
         back.dr = p.r ? b->dr[v] : NULL;
         back.out = b->out[v] + ROOM / 2;
         back.r = NULL;
-        vec[v]->bn_bwd_reduce(&back, k, &sums[v][1]);
-        vec[v]->bn_bwd_apply(&back, k);
+        vec[v]->bwd_reduce(&back, k, &sums[v][1]);
+        vec[v]->bwd_apply(&back, k);
     }
     assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
     assert_memory_equal(b->out[0], b->out[1], sizeof b->out[0]);
@@ -146,7 +147,7 @@ static void variance_far_from_zero(void **state)
         var += ((double)x[i] - mean) * ((double)x[i] - mean) / 4096;
     for (int l = 0; l < CPU_LANES; l++)
         k.mean[l] = x[0];
-    cpu_vec_best()->bn_stats(&p, &k, &t);
+    cpu_vec_bn_best()->stats(&p, &k, &t);
     for (int l = 0; l < CPU_LANES; l++) {
         s += t.s[l] / 4096;
         q += t.q[l] / 4096;

@@ -6,12 +6,14 @@
 #include "core/backend/backend.h"
 #include "core/backend/cpu/dnnl_shim.h"
 #include "core/backend/cpu/vec.h"
+#include "core/backend/cpu/vec_bn.h"
 #include "core/backend/cpu/vec_seq.h"
 #include "core/backend/cpu/vec_optim.h"
 
 struct bst_be {
     struct shim *shim;
     const struct cpu_vec *vec;
+    const struct cpu_vec_bn *vec_bn;
     const struct cpu_vec_seq *seq;
     const struct cpu_vec_optim *vec_optim;
     int threads;

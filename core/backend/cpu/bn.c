@@ -244,10 +244,10 @@ static void train_blocks(const struct bst_be *be, const struct cpu_act *a, const
         p.relu = t->relu;
         p.stream = t->stream;
         shift_of(a, t->x + plane_at(a, 0, cb), k.mean);
-        be->vec->bn_stats(&p, &k, mine);
+        be->vec_bn->stats(&p, &k, mine);
         sums_end(s, a, cb, &all);
         settle(a, t, cb, &all, !s->by_batch || s->me == 0, &k);
-        be->vec->bn_apply(&p, &k);
+        be->vec_bn->apply(&p, &k);
     }
     cpu_vec_fence();
 }
@@ -283,7 +283,7 @@ static void again_plane(const struct bst_be *be, const struct cpu_act *a, const 
                               .stream = streams(a, c->dst[0], residual)};
 
     saved_coef(a, c->src[1], c->src[2], c->src[c->in->n_src - 1], cb, &k);
-    be->vec->bn_apply(&p, &k);
+    be->vec_bn->apply(&p, &k);
 }
 
 /* A second run: nothing to add up, and the bits of what the ReLU let through are there already. */
@@ -377,7 +377,7 @@ static enum bst_err run_infer(struct bst_be *be, struct cpu_handle *h, const str
         p.r = residual ? residual + at : NULL;
         p.out = (float *)c->dst[0] + at;
         p.relu = c->in->flags & BST_IF_RELU;
-        be->vec->bn_apply(&p, &k);
+        be->vec_bn->apply(&p, &k);
     }
     return BST_OK;
 }
@@ -445,7 +445,7 @@ static void bwd_blocks(const struct bst_be *be, const struct cpu_act *a, const s
         p.dr = t->dr ? t->dr + at : NULL;
         p.relu = t->relu;
         saved_coef(a, t->scale, t->shift, t->saved, cb, &k);
-        be->vec->bn_bwd_reduce(&p, &k, mine);
+        be->vec_bn->bwd_reduce(&p, &k, mine);
         sums_end(s, a, cb, &all);
         bwd_settle(a, t, cb, &all, !s->by_batch || s->me == 0, &k);
         if (t->dr) { /* holds the gradient behind ReLU and sum by now */
@@ -453,7 +453,7 @@ static void bwd_blocks(const struct bst_be *be, const struct cpu_act *a, const s
             p.dy2 = NULL;
             p.relu = false;
         }
-        be->vec->bn_bwd_apply(&p, &k);
+        be->vec_bn->bwd_apply(&p, &k);
     }
 }
 

@@ -68,6 +68,7 @@ static enum bst_err be_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     be = bst_xalloc(sizeof *be);
     be->threads = cfg->threads;
     be->vec = cpu_vec_best();
+    be->vec_bn = cpu_vec_bn_best();
     be->seq = cpu_vec_seq_best();
     be->vec_optim = cpu_vec_optim_best();
     err = shim_open(cfg->threads, &be->shim);

@@ -200,7 +200,7 @@ static enum bst_err run_avg_fwd(struct bst_be *be, struct cpu_handle *h, const s
         struct cpu_bn_planes p = {
             .x = (const float *)c->src[0] + (size_t)i * a->plane, .n = a->plane, .count = 1};
 
-        be->vec->bn_stats(&p, &zero, &t);
+        be->vec_bn->stats(&p, &zero, &t);
         for (int l = a->block; l < CPU_LANES; l++)
             t.s[l % a->block] += t.s[l];
         for (int l = 0; l < a->block && c0 + l < a->c; l++)

@@ -1,6 +1,6 @@
-/* Vectors of eight reals for the bodies in vec.c and vec_seq.c, which are written once and inlined
- * into one function an instruction set. A body takes no vector by value, since that would be
- * another call convention in each. */
+/* Vectors of eight reals for the bodies in vec*.c, which are written once and inlined into one
+ * function an instruction set. A body takes no vector by value, since that would be another call
+ * convention in each. */
 #ifndef BST_BACKEND_CPU_VEC_TYPES_H
 #define BST_BACKEND_CPU_VEC_TYPES_H
 
@@ -19,5 +19,8 @@ typedef double v4d __attribute__((vector_size(32), aligned(8), may_alias));
 #define STORE(p, v) (*(v8 *)(p) = (v))
 /* x where m is all ones */
 #define KEEP(x, m) ((v8)((v8i)(x) & (m)))
+
+/* A ReLU lets NaN through, as PyTorch's does: what is not ≤ 0 passes. */
+#define OPEN(x) (~(v8i)((x) <= 0.0f))
 
 #endif
