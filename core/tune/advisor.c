@@ -470,7 +470,7 @@ static void give(struct bst_advisor *a, enum bst_advice_rule i, double v)
     if (r->say)
         r->say(a, v, out->why);
     else
-        snprintf(out->why, sizeof out->why, "%s", a->remark[i]);
+        memcpy(out->why, a->remark[i], sizeof a->remark[i]);
     snprintf(out->change, sizeof out->change, "%s", r->change);
     if (r->make)
         r->make(a, out->change);
