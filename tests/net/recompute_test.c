@@ -184,7 +184,7 @@ static void auto_keeps_to_its_limit(void **state)
 {
     (void)state;
     static const struct net_case n = {"resnet50", 64, 3, 224, 2};
-    static const struct bst_recompute none = {BST_RECOMPUTE_NONE};
+    static const struct bst_recompute none = {.kind = BST_RECOMPUTE_NONE};
     struct compiled c;
     must(try_compile(&n, &none, &c));
     size_t whole = c.p->arena_bytes;
@@ -205,7 +205,7 @@ static void auto_keeps_to_its_limit(void **state)
 static void auto_does_no_more_than_it_must(void **state)
 {
     (void)state;
-    static const struct bst_recompute none = {BST_RECOMPUTE_NONE};
+    static const struct bst_recompute none = {.kind = BST_RECOMPUTE_NONE};
     struct compiled c;
     must(try_compile(&nets[0], &none, &c));
     size_t whole = c.p->arena_bytes;
