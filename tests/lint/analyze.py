@@ -19,7 +19,7 @@ FOLDERS = ("core/", "nets/", "tui/")
 
 
 def sources(root, build, prefixes):
-    """[(path, compiler's arguments)], each file once."""
+    """[(path, compiler's arguments)], each C file once."""
     seen = {}
     for c in json.loads((build / "compile_commands.json").read_text()):
         p = pathlib.Path(c["directory"], c["file"]).resolve()
@@ -27,7 +27,7 @@ def sources(root, build, prefixes):
             path = p.relative_to(root.resolve()).as_posix()
         except ValueError:
             continue
-        if path.startswith(FOLDERS) and (not prefixes or path.startswith(tuple(prefixes))):
+        if path.startswith(FOLDERS) and path.endswith(".c") and (not prefixes or path.startswith(tuple(prefixes))):
             seen.setdefault(path, (c["directory"], shlex.split(c["command"])))
     return sorted(seen.items())
 

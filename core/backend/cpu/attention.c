@@ -56,11 +56,10 @@ static float *carve(struct carver *c, size_t reals)
     return p;
 }
 
-/* Lays out one thread's room from `start` on; the reals it takes. */
-static size_t lay_out(const struct bst_attn *a, bool backward, float *start, struct room *r)
+/* Lays out one thread's room; the reals it takes. */
+static size_t lay_out(const struct bst_attn *a, bool backward, struct carver at, struct room *r)
 {
     size_t wide = round_up((size_t)a->dim), tq = (size_t)a->q.length;
-    struct carver at = {.start = start};
 
     memset(r, 0, sizeof *r);
     r->q = carve(&at, TILE * wide);
@@ -88,7 +87,7 @@ static size_t room_reals(const struct bst_attn *a, bool backward)
 {
     struct room r;
 
-    return lay_out(a, backward, NULL, &r);
+    return lay_out(a, backward, (struct carver){.start = NULL}, &r);
 }
 
 static enum bst_err describe(struct bst_be *be, const struct bst_program *p,
@@ -124,8 +123,9 @@ static struct work work_of(struct bst_be *be, const struct bst_call *c)
 static void enter(struct work *w, bool backward)
 {
     size_t reals = room_reals(&w->a, backward);
+    struct carver at = {(float *)w->c->scratch + (size_t)omp_get_thread_num() * reals, 0};
 
-    lay_out(&w->a, backward, (float *)w->c->scratch + (size_t)omp_get_thread_num() * reals, &w->r);
+    lay_out(&w->a, backward, at, &w->r);
 }
 
 static int64_t tiles(int64_t length)
@@ -373,6 +373,7 @@ static void head_bwd(struct work *w)
     size_t acc_bytes = (size_t)(TILE * w->wide) * sizeof(float);
     struct room *r = &w->r;
 
+    BST_ASSERT(w->lse); /* only inference keeps none */
     memset(r->dq, 0, (size_t)((a->q.length + 3) / 4 * 4 * w->wide) * sizeof *r->dq);
     for (int64_t i = 0; i < a->q.length; i++)
         r->delta[i] = w->be->seq->dot(dy + at(w, &a->y, i), y + at(w, &a->y, i), (size_t)a->dim);

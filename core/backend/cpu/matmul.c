@@ -136,6 +136,7 @@ static enum bst_err describe_gradient(const struct bst_program *p, const struct 
 {
     size_t *count[2] = {&h->count, &h->count2};
 
+    BST_ASSERT(in->n_dst <= 2);
     for (int i = 0; i < in->n_dst; i++) {
         *count[i] = shim_layout_bytes(w->dst[i], &p->values[in->dst[i]].shape) / sizeof(float);
         if (accumulate)
@@ -149,8 +150,9 @@ static enum bst_err run_gradient(struct bst_be *be, struct cpu_handle *h, const 
 {
     char *room = (char *)c->scratch + h->prim_scratch;
     const size_t count[2] = {h->count, h->count2};
-    void *dst[2];
+    void *dst[2] = {NULL, NULL};
 
+    BST_ASSERT(c->in->n_dst <= 2);
     for (int i = 0; i < c->in->n_dst; i++) {
         dst[i] = c->dst[i];
         if (!cpu_adds(c, i))

@@ -116,6 +116,7 @@ BODY max_pool_row_as(float *y, uint8_t *index, const float *x, int w, int ow, in
         for (int i = k0; i < k1; i++)
             for (int j = j0; j < j1; j++) {
                 v8 v = LOAD(x + ((ptrdiff_t)i * w + at + j) * block);
+                /* NOLINTNEXTLINE(misc-redundant-expression): true of NaN */
                 v8i take = (v8i)(v > best) | (v8i)(v != v);
                 v8i here = (v8i)(v8){0} + (i * kernel + j);
 

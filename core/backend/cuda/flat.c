@@ -60,8 +60,9 @@ enum bst_err cuda_narrow(struct bst_be *be, void *dst, const float *src, int64_t
 
 enum bst_err cuda_widen(struct bst_be *be, float *dst, const void *src, int64_t count, bool add)
 {
-    const struct kern_cast a = {src, dst, count, true, add};
+    struct kern_cast a = {.src = src, .count = count, .widen = true, .add = add};
 
+    a.dst = dst;
     return cuda_fail(kern_run_cast(be->stream, be->type, &a), "a gradient to fp32");
 }
 

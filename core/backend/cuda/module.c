@@ -10,6 +10,9 @@
 #include "core/backend/cuda/dnn_graph.h"
 #include "core/base/alloc.h"
 
+#undef bst_fail
+#undef bst_fail_in
+
 enum { TEXT_BYTES = 512 };
 
 static const struct bst_module_host *host;
