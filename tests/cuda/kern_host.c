@@ -360,6 +360,7 @@ static void accumulate(enum kern_type type, const struct kern_accumulate *a)
         a->dst[i] += a->src[i];
 }
 
+#include "tests/cuda/kern_host_attn.h"
 #include "tests/cuda/kern_host_seq.h"
 
 #define RUN(name, suffix, type)                                                                    \

@@ -1,4 +1,4 @@
-/* Nets over sequences on the cuda backend, as far as they need no attention: what a captured
+/* Nets over sequences on the cuda backend: what a captured
  * stretch drops is the step's at hand, a table's gradient is added up in the order of the batch
  * however often a token comes, and what the host has to look at is looked at. */
 #include <math.h>
@@ -20,20 +20,26 @@
 
 enum { SAMPLES = 4, LENGTH = 9, CLASSES = 2 };
 
-/* A GPT without its attention, and the second loss of a BERT. */
+/* A small GPT with the second loss of a BERT. */
 static struct bst_graph *net_of(int samples, double drop)
 {
     struct bst_graph *g = bst_graph_new(samples);
     const struct bst_embedding wte = {
         .length = LENGTH, .rows = SEQ_VOCAB, .width = SEQ_WIDTH, .deviation = 0.5};
-    const struct bst_linear wide = {.out = 4 * SEQ_WIDTH, .in_out = true},
+    const struct bst_attention self = {
+        .heads = SEQ_HEADS, .causal = true, .key_stream = -1, .drop = drop};
+    const struct bst_linear three = {.out = 3 * SEQ_WIDTH},
+                            wide = {.out = 4 * SEQ_WIDTH, .in_out = true},
                             back = {.out = SEQ_WIDTH}, pair = {.out = CLASSES},
                             head = {.out = SEQ_VOCAB, .no_bias = true, .tied = "wte"};
     int x = bst_graph_embedding(g, &wte, "wte");
 
     x = bst_graph_position(g, x, &(struct bst_position){LENGTH + 2, 0.5}, "wpe");
     x = bst_graph_dropout(g, x, drop, "drop");
-    int y = bst_graph_layer_norm(g, x, 1e-5, "ln_1");
+    int y = bst_graph_linear_as(g, bst_graph_layer_norm(g, x, 1e-5, "ln_0"), &three, "qkv");
+    x = bst_graph_add(g, x, bst_graph_attention(g, (const int[3]){y, -1, -1}, &self, "attn"),
+                      "sum");
+    y = bst_graph_layer_norm(g, x, 1e-5, "ln_1");
     y = bst_graph_gelu(g, bst_graph_linear_as(g, y, &wide, "fc"), true, "act");
     y = bst_graph_dropout(g, bst_graph_linear_as(g, y, &back, "proj"), drop, "drop_1");
     x = bst_graph_layer_norm(g, bst_graph_add(g, x, y, "add"), 1e-5, "ln_f");

@@ -155,6 +155,7 @@ enum { DNN_ENGINES = 6 };
 /* Configurations for a graph, best first by the heuristics' opinion; returns how many. */
 int dnn_heuristics(int mode, int engines[DNN_ENGINES]);
 cudnnStatus_t dnn_check_plan(struct desc *plan); /* restores one that was given as JSON */
+bool dnn_has_engine(const struct desc *graph, const struct desc *device);
 int64_t dnn_workspace(const struct desc *graph, int engine);
 uint64_t dnn_cost_ns(const struct desc *graph, int engine);
 unsigned dnn_numerical_notes(int engine); /* a bit a note */

@@ -274,6 +274,8 @@ static cudnnStatus_t give_results(const struct desc *heur, int64_t want, int64_t
     int engines[DNN_ENGINES];
     int n = dnn_heuristics(desc_int(heur, CUDNN_ATTR_ENGINEHEUR_MODE, 0), engines);
     struct desc *graph = desc_child(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, 0);
+    if (!dnn_has_engine(graph, desc_child(heur, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, 0)))
+        n = 0;
     if (got)
         *got = out && want < n ? want : n;
     for (int i = 0; out && i < n && i < want; i++) {

@@ -42,7 +42,7 @@ def source_of(obj):
 
 
 def prefixes_of(source):
-    if source.endswith("cuda/absent.c"):  # other libraries' functions by name
+    if source.endswith(("cuda/absent.c", "cuda/nodriver.c")):  # other libraries' functions by name
         return None
     m = re.match(r"core/backend/(\w+)/", source)
     if m:  # a backend's own folder: its name, as in cpu_op_add; shim_ wraps a vendor's calls, kern_ kernels'

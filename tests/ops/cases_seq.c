@@ -374,10 +374,13 @@ static double pairs(const struct op_size *s)
         .name = label, .build = builder, .flags = bits, .sequence = true, .terms = n_terms,        \
         .budget = allowed, .steady = true, .roundings = 1                                          \
     }
+/* In 16 bits probabilities, scores' gradients and results are rounded, and y is read back: what it
+ * is off by meets a dy and a q of up to three deviations, in scores' gradients that cancel
+ * otherwise. */
 #define ATTN(label, bits)                                                                          \
     {                                                                                              \
         .name = label, .build = build_attention, .flags = bits, .sequence = true, .terms = pairs,  \
-        .budget = 4, .nan_spreads = true, .steady = true                                           \
+        .budget = 4, .nan_spreads = true, .steady = true, .roundings = 6                           \
     }
 /* Enough rows for blocks of them, of sizes that kernels take. Forward the number of threads moves
  * no bit; a gradient is cut for it, and the library sums narrow pieces in another order. */

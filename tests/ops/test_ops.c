@@ -1,5 +1,5 @@
 /* Every instruction and every flat function of a backend against ref64, over odd sizes, in all
- * layouts, in place and not, overwriting and adding.   test_ops BACKEND [OP | no-attention
+ * layouts, in place and not, overwriting and adding.   test_ops BACKEND [OP | attentions | all
  * [PRECISION]]
  *
  * ref is held to a tighter budget than the others: as the specification it rounds once. */
@@ -409,8 +409,8 @@ static int check_teams(const struct bst_backend *b, const struct op_case *oc)
 
 static bool is_meant(const struct op_case *oc, const char *which)
 {
-    if (which && !strcmp(which, "no-attention"))
-        return strncmp(oc->name, "attention", 9) != 0;
+    if (which && !strcmp(which, "attentions"))
+        return strncmp(oc->name, "attention", 9) == 0;
     return !which || !strcmp(which, oc->name);
 }
 
@@ -432,7 +432,7 @@ static int run_table(const struct bst_backend *b, const struct op_case *cases, i
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: test_ops BACKEND [OP | no-attention [PRECISION]]\n");
+    fprintf(stderr, "usage: test_ops BACKEND [OP | attentions | all [PRECISION]]\n");
     return 2;
 }
 
@@ -457,10 +457,10 @@ int main(int argc, char **argv)
     }
     tested = b;
     rig_use_precision((enum bst_precision)p);
-    const char *which = argc > 2 ? argv[2] : NULL;
+    const char *which = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
     failures += run_table(b, op_cases, n_op_cases, which);
     failures += run_table(b, op_seq_cases, n_op_seq_cases, which);
-    if (!which || !strcmp(which, "no-attention"))
+    if (!which)
         failures += check_flat(b);
     return failures ? 1 : 0;
 }

@@ -34,7 +34,11 @@ static const struct bst_net next_net = {"next", "", build, BST_INPUT_NEXT, NULL}
 static const struct bst_net masked_net = {"masked", "", build, BST_INPUT_MASKED, NULL};
 static const struct bst_net translate_net = {"translate", "", build, BST_INPUT_TRANSLATE, NULL};
 
-static const char *const backends[] = {"ref", "ref64", "cpu"};
+#ifndef TRAIN_BACKENDS
+#define TRAIN_BACKENDS "ref", "ref64", "cpu"
+#endif
+static const char *const backends[] = {TRAIN_BACKENDS};
+enum { N_BACKENDS = sizeof backends / sizeof *backends };
 
 static struct bst_train_cfg cfg_of(const struct bst_net *net, const char *backend,
                                    const char *format, int length)
@@ -71,7 +75,7 @@ static void any_split_gives_the_same_gradient(void **state)
                 {&masked_net, "random"},
                 {&next_net, "addition"}};
     (void)state;
-    for (int b = 0; b < 3; b++)
+    for (int b = 0; b < N_BACKENDS; b++)
         for (int s = 0; s < 4 && bst_backend_find(backends[b]); s++) {
             struct bst_train_cfg cfg = cfg_of(sets[s].net, backends[b], sets[s].format, 17);
             struct bst_trainer *t = train_open(&cfg);
@@ -135,7 +139,7 @@ static void padding_is_not_computed(void **state)
     } sets[] = {{{"attention", "", build_attention, BST_INPUT_NEXT, NULL}, "reverse"},
                 {{"attention across", "", build_attention, BST_INPUT_TRANSLATE, NULL}, "copy"}};
     (void)state;
-    for (int b = 0; b < 3; b++)
+    for (int b = 0; b < N_BACKENDS; b++)
         for (int s = 0; s < 2 && bst_backend_find(backends[b]); s++) {
             struct bst_train_cfg cfg = cfg_of(&sets[s].net, backends[b], sets[s].format, 33);
             double slack = strcmp(backends[b], "ref64") ? 2e-5 : 1e-12;
@@ -163,7 +167,7 @@ static void padding_is_not_computed(void **state)
 static void it_learns_what_can_be_known(void **state)
 {
     (void)state;
-    for (int b = 0; b < 3; b++) {
+    for (int b = 0; b < N_BACKENDS; b++) {
         if (!bst_backend_find(backends[b]))
             continue;
         struct bst_train_cfg cfg = cfg_of(&next_net, backends[b], "addition", 0);
@@ -210,7 +214,7 @@ static void an_evaluation_does_not_depend_on_its_batches(void **state)
 static void bytes_planned_are_bytes_allocated(void **state)
 {
     (void)state;
-    for (int b = 0; b < 3; b++) {
+    for (int b = 0; b < N_BACKENDS; b++) {
         if (!bst_backend_find(backends[b]))
             continue;
         struct bst_train_cfg cfg = cfg_of(&translate_net, backends[b], "copy", 17);
@@ -224,7 +228,8 @@ static void bytes_planned_are_bytes_allocated(void **state)
         bst_trainer_memory(t, 0, &got);
         assert_int_equal(got.held, plan.total);
         /* Two streams and labels of 17 tokens, lengths, an index: more than 200 bytes a sample. */
-        assert_true(plan.loader > 3 * 15 * 3 * 17 * 4);
+        if (!cfg.backend->own_memory)
+            assert_true(plan.loader > 3 * 15 * 3 * 17 * 4);
         bst_trainer_close(t);
     }
     assert_int_equal(bst_alloc_held(), 0);

@@ -20,6 +20,7 @@
     X(cublasLtMatmulDescSetAttribute) X(cublasLtMatmulPreferenceCreate) \
     X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute) \
     X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy) \
+    X(cublasLtMatrixLayoutSetAttribute) \
     X(cuda_nccl_get) X(kern_start)
 /* clang-format on */
 

@@ -33,16 +33,19 @@ struct bst_be {
     cudnnHandle_t dnn;
     cudnnBackendDescriptor_t device_props;
     cublasLtHandle_t lt;
-    bool captures;            /* stretches of programs, as graphs (segment.h) */
-    int n_captured;           /* graphs made so far */
-    uint64_t clock;           /* of their uses */
-    struct cuda_tuned *tuned; /* plans by measured time (tune.h); NULL: cuDNN's first one */
-    enum kern_type type;      /* of activations and of what products are made of */
-    bool tf32;                /* fp32's factors may be rounded to TF32 */
-    /* Of a context that only plans (plan.h): nothing else than type, tf32 and device_props is set.
+    bool captures;              /* stretches of programs, as graphs (segment.h) */
+    int n_captured;             /* graphs made so far */
+    uint64_t clock;             /* of their uses */
+    struct cuda_tuned *tuned;   /* plans by measured time (tune.h); NULL: cuDNN's first one */
+    enum kern_type type;        /* of activations and of what products are made of */
+    bool tf32;                  /* fp32's factors may be rounded to TF32 */
+    bool is_steady;             /* the same bits each time, whatever that costs */
+    struct cuda_shared *shared; /* plans of cuDNN's that several instructions have (plan.h) */
+    /* Of a context that only plans (plan.h): nothing else than these and device_props is set.
      */
     struct bst_plan_for plan_for;
     struct cuda_keep *answers; /* cuDNN's so far; NULL: the context runs */
+    bool compiles;             /* and it could be asked for plans that are compiled */
     /* Small results, on the device and where they are read: of the loss and of a second one. */
     struct kern_loss *loss, *loss_host;
     bool loss_is_pending[CUDA_LOSSES];
@@ -84,6 +87,8 @@ struct cuda_product {
 
 struct cuda_segment;
 struct cuda_sorted;
+struct cuda_attn;
+struct cuda_shared;
 
 /* What describe() leaves in an instruction. */
 struct cuda_handle {
@@ -98,6 +103,7 @@ struct cuda_handle {
     size_t workspace;  /* bytes of the scratch that are the library's; the instruction's follow */
     int64_t factor[2]; /* elements of a product's that are rounded into the scratch; or 0 */
     struct cuda_sorted *sorted; /* embed.c's, on the host */
+    struct cuda_attn *attn;     /* attention.c's */
 };
 
 struct cuda_op {
@@ -114,7 +120,7 @@ extern const struct cuda_op cuda_op_image, cuda_op_conv_fwd, cuda_op_conv_bwd_da
     cuda_op_softmax_ce, cuda_op_embed_fwd, cuda_op_embed_bwd, cuda_op_position_fwd,
     cuda_op_position_bwd, cuda_op_sinusoid, cuda_op_ln_fwd, cuda_op_ln_bwd, cuda_op_gelu_fwd,
     cuda_op_gelu_bwd, cuda_op_tanh_fwd, cuda_op_tanh_bwd, cuda_op_first_fwd, cuda_op_first_bwd,
-    cuda_op_dropout, cuda_op_reorder;
+    cuda_op_dropout, cuda_op_attn_fwd, cuda_op_attn_bwd, cuda_op_reorder;
 
 static inline const struct bst_shape *cuda_src_shape(const struct bst_program *p,
                                                      const struct bst_instr *in, int k)
@@ -214,6 +220,9 @@ struct cuda_product_ask {
     enum kern_type result;
     int64_t m, n, k;
     int64_t skip_a, skip_d; /* reals that A and D begin behind a buffer's start: their alignment */
+    int64_t ld_b;  /* from one column of B to the next, before its transposition; 0: dense */
+    int64_t batch; /* so many products, */
+    int64_t step_a, step_b, step_d; /* each so many reals behind the one before */
 };
 BST_MUST_USE enum bst_err cuda_product_init(struct bst_be *be, const struct cuda_product_ask *ask,
                                             struct cuda_product *out);
@@ -224,6 +233,9 @@ BST_MUST_USE enum bst_err cuda_product_run(struct bst_be *be, const struct cuda_
 
 /* embed.c */
 void cuda_sorted_free(struct cuda_sorted *s); /* NULL is fine */
+
+/* attention.c */
+void cuda_attn_free(struct bst_be *be, struct cuda_attn *at); /* NULL is fine */
 
 /* curve.c: what dropout draws from is the step's, from here on in the stream. Asks for nothing
  * where it is already; so a stretch that draws can be captured behind it. */

@@ -37,6 +37,8 @@ static const struct cuda_op *const ops[BST_I_N_OPS] = {
     [BST_I_FIRST_FWD] = &cuda_op_first_fwd,
     [BST_I_FIRST_BWD] = &cuda_op_first_bwd,
     [BST_I_DROPOUT] = &cuda_op_dropout,
+    [BST_I_ATTN_FWD] = &cuda_op_attn_fwd,
+    [BST_I_ATTN_BWD] = &cuda_op_attn_bwd,
     [BST_I_REORDER] = &cuda_op_reorder,
 };
 
@@ -51,6 +53,7 @@ static void release(struct bst_be *be, void *handle)
     cuda_dnn_plan_fini(&h->plan_add);
     cuda_product_fini(&h->product);
     cuda_sorted_free(h->sorted);
+    cuda_attn_free(be, h->attn);
     bst_free(h);
 }
 

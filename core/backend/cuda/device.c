@@ -220,6 +220,7 @@ enum bst_err cuda_open(const struct bst_be_cfg *cfg, struct bst_be **out)
     be->device = device;
     be->wait_seconds = cfg->wait_seconds > 0 ? cfg->wait_seconds : WAIT_SECONDS;
     cuda_set_precision(be, cfg->precision);
+    be->is_steady = !cfg->autotune;
     be->captures = cfg->capture;
     enum bst_err err =
         cuda_fail(cudaStreamCreateWithFlags(&be->stream, cudaStreamNonBlocking), "cuda: a stream");
@@ -256,6 +257,7 @@ void cuda_close(struct bst_be *be)
     cuda_update_free(be->update);
     if (be->lt)
         cublasLtDestroy(be->lt);
+    cuda_shared_free(be);
     cuda_tuned_close(be->tuned);
     cuda_dnn_device_free(be->device_props);
     if (be->dnn)

@@ -1,21 +1,10 @@
-#include "core/backend/cuda/dnn_graph.h"
+#include "core/backend/cuda/dnn_make.h"
 
 #include <string.h>
 
 #include "core/base/alloc.h"
 
 enum { MOST_CONFIGS = 96, MOST_NOTES = 32 };
-
-struct cuda_dnn_graph {
-    cudnnBackendDescriptor_t *made; /* all descriptors, in the order they were made */
-    int n_made, room_made;
-    cudnnBackendDescriptor_t *tensors;
-    int n_tensors, room_tensors;
-    cudnnBackendDescriptor_t *ops;
-    int n_ops, room_ops;
-    enum bst_err err; /* the first failure, and its text */
-    char text[256];
-};
 
 /* The statuses of a family share their thousands. */
 enum bst_err cuda_dnn_fail(cudnnStatus_t status, const char *what)
@@ -52,7 +41,7 @@ static void push(cudnnBackendDescriptor_t **list, int *n, int *room, cudnnBacken
     (*list)[(*n)++] = d;
 }
 
-static cudnnBackendDescriptor_t make(struct cuda_dnn_graph *g, cudnnBackendDescriptorType_t type)
+cudnnBackendDescriptor_t cuda_dnn_make(struct cuda_dnn_graph *g, cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t d = NULL;
 
@@ -62,42 +51,33 @@ static cudnnBackendDescriptor_t make(struct cuda_dnn_graph *g, cudnnBackendDescr
     return d;
 }
 
-static void set(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d,
-                cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
-                const void *values, const char *what)
+void cuda_dnn_set(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d,
+                  cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+                  const void *values, const char *what)
 {
     if (!g->err)
         keep_failure(g, cudnnBackendSetAttribute(d, name, type, n, values), what);
 }
 
-#define SET(d, name, type, n, values)                                                              \
-    set(g, d, CUDNN_ATTR_##name, CUDNN_TYPE_##type, n, values, #name)
-
-static void set_descriptor(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d,
-                           cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value,
-                           const char *what)
+void cuda_dnn_set_tensor(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d,
+                         cudnnBackendAttributeName_t name, int tensor, const char *what)
 {
-    set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value, what);
+    cudnnBackendDescriptor_t value =
+        tensor >= 0 && tensor < g->n_tensors ? g->tensors[tensor] : NULL;
+
+    cuda_dnn_set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value, what);
 }
 
-#define SET_TENSOR(d, name, tensor)                                                                \
-    set_descriptor(g, d, CUDNN_ATTR_##name, tensor_of(g, tensor), #name)
-
-static void finish(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what)
+void cuda_dnn_finish(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what)
 {
     if (!g->err)
         keep_failure(g, cudnnBackendFinalize(d), what);
 }
 
-static void finish_op(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what)
+void cuda_dnn_finish_op(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what)
 {
-    finish(g, d, what);
+    cuda_dnn_finish(g, d, what);
     push(&g->ops, &g->n_ops, &g->room_ops, d);
-}
-
-static cudnnBackendDescriptor_t tensor_of(const struct cuda_dnn_graph *g, int tensor)
-{
-    return tensor >= 0 && tensor < g->n_tensors ? g->tensors[tensor] : NULL;
 }
 
 struct cuda_dnn_graph *cuda_dnn_graph_new(void)
@@ -117,13 +97,12 @@ void cuda_dnn_graph_free(struct cuda_dnn_graph *g)
     bst_free(g);
 }
 
-int cuda_dnn_nhwc(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64_t dim[4],
-                  enum cuda_dnn_role role)
+int cuda_dnn_strided(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64_t dim[4],
+                     const int64_t stride[4], enum cuda_dnn_role role)
 {
-    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
     const int64_t id = g->n_tensors, alignment = 16;
     const bool yes = true;
-    cudnnBackendDescriptor_t d = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
 
     SET(d, TENSOR_UNIQUE_ID, INT64, 1, &id);
     SET(d, TENSOR_DATA_TYPE, DATA_TYPE, 1, &type);
@@ -134,9 +113,17 @@ int cuda_dnn_nhwc(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64_t 
         SET(d, TENSOR_IS_VIRTUAL, BOOLEAN, 1, &yes);
     if (role == CUDA_DNN_VALUE)
         SET(d, TENSOR_IS_BY_VALUE, BOOLEAN, 1, &yes);
-    finish(g, d, "tensor");
+    cuda_dnn_finish(g, d, "tensor");
     push(&g->tensors, &g->n_tensors, &g->room_tensors, d);
     return g->err ? -1 : (int)id;
+}
+
+int cuda_dnn_nhwc(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64_t dim[4],
+                  enum cuda_dnn_role role)
+{
+    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
+
+    return cuda_dnn_strided(g, type, dim, stride, role);
 }
 
 int cuda_dnn_channels(struct cuda_dnn_graph *g, cudnnDataType_t type, int64_t c,
@@ -153,7 +140,7 @@ static cudnnBackendDescriptor_t convolution(struct cuda_dnn_graph *g, struct cud
     const int64_t dilation[2] = {1, 1};
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    cudnnBackendDescriptor_t d = make(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
 
     SET(d, CONVOLUTION_SPATIAL_DIMS, INT64, 1, &dims);
     SET(d, CONVOLUTION_COMP_TYPE, DATA_TYPE, 1, &type);
@@ -162,7 +149,7 @@ static cudnnBackendDescriptor_t convolution(struct cuda_dnn_graph *g, struct cud
     SET(d, CONVOLUTION_POST_PADDINGS, INT64, 2, pad);
     SET(d, CONVOLUTION_FILTER_STRIDES, INT64, 2, stride);
     SET(d, CONVOLUTION_DILATIONS, INT64, 2, dilation);
-    finish(g, d, "convolution");
+    cuda_dnn_finish(g, d, "convolution");
     return d;
 }
 
@@ -170,7 +157,8 @@ void cuda_dnn_conv_fwd(struct cuda_dnn_graph *g, int x, int filter, int y, struc
 {
     const float one = 1, zero = 0;
     cudnnBackendDescriptor_t conv = convolution(g, w);
-    cudnnBackendDescriptor_t d = make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    cudnnBackendDescriptor_t d =
+        cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
 
     SET_TENSOR(d, OPERATION_CONVOLUTION_FORWARD_X, x);
     SET_TENSOR(d, OPERATION_CONVOLUTION_FORWARD_W, filter);
@@ -178,7 +166,7 @@ void cuda_dnn_conv_fwd(struct cuda_dnn_graph *g, int x, int filter, int y, struc
     SET(d, OPERATION_CONVOLUTION_FORWARD_CONV_DESC, BACKEND_DESCRIPTOR, 1, &conv);
     SET(d, OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, 1, &one);
     SET(d, OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, 1, &zero);
-    finish_op(g, d, "convolution forward");
+    cuda_dnn_finish_op(g, d, "convolution forward");
 }
 
 void cuda_dnn_conv_bwd_data(struct cuda_dnn_graph *g, int dy, int filter, int dx,
@@ -187,7 +175,7 @@ void cuda_dnn_conv_bwd_data(struct cuda_dnn_graph *g, int dy, int filter, int dx
     const float one = 1;
     cudnnBackendDescriptor_t conv = convolution(g, w);
     cudnnBackendDescriptor_t d =
-        make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+        cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
 
     SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_DATA_DX, dx);
     SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_DATA_W, filter);
@@ -195,7 +183,7 @@ void cuda_dnn_conv_bwd_data(struct cuda_dnn_graph *g, int dy, int filter, int dx
     SET(d, OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, BACKEND_DESCRIPTOR, 1, &conv);
     SET(d, OPERATION_CONVOLUTION_BWD_DATA_ALPHA, FLOAT, 1, &one);
     SET(d, OPERATION_CONVOLUTION_BWD_DATA_BETA, FLOAT, 1, &beta);
-    finish_op(g, d, "convolution backward by data");
+    cuda_dnn_finish_op(g, d, "convolution backward by data");
 }
 
 void cuda_dnn_conv_bwd_filter(struct cuda_dnn_graph *g, int x, int dy, int dfilter,
@@ -204,7 +192,7 @@ void cuda_dnn_conv_bwd_filter(struct cuda_dnn_graph *g, int x, int dy, int dfilt
     const float one = 1;
     cudnnBackendDescriptor_t conv = convolution(g, w);
     cudnnBackendDescriptor_t d =
-        make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+        cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
 
     SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_FILTER_X, x);
     SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_FILTER_DW, dfilter);
@@ -212,21 +200,21 @@ void cuda_dnn_conv_bwd_filter(struct cuda_dnn_graph *g, int x, int dy, int dfilt
     SET(d, OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, BACKEND_DESCRIPTOR, 1, &conv);
     SET(d, OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, FLOAT, 1, &one);
     SET(d, OPERATION_CONVOLUTION_BWD_FILTER_BETA, FLOAT, 1, &beta);
-    finish_op(g, d, "convolution backward by filter");
+    cuda_dnn_finish_op(g, d, "convolution backward by filter");
 }
 
 void cuda_dnn_genstats(struct cuda_dnn_graph *g, int x, int sum, int squares)
 {
     const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t d = make(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
 
     SET(d, OPERATION_GENSTATS_MODE, GENSTATS_MODE, 1, &mode);
     SET(d, OPERATION_GENSTATS_MATH_PREC, DATA_TYPE, 1, &type);
     SET_TENSOR(d, OPERATION_GENSTATS_XDESC, x);
     SET_TENSOR(d, OPERATION_GENSTATS_SUMDESC, sum);
     SET_TENSOR(d, OPERATION_GENSTATS_SQSUMDESC, squares);
-    finish_op(g, d, "statistics");
+    cuda_dnn_finish_op(g, d, "statistics");
 }
 
 static cudnnBackendDescriptor_t pointwise(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode)
@@ -234,38 +222,38 @@ static cudnnBackendDescriptor_t pointwise(struct cuda_dnn_graph *g, cudnnPointwi
     /* The modes from CMP_EQ on give truth values. */
     const bool logical = mode >= CUDNN_POINTWISE_CMP_EQ && mode <= CUDNN_POINTWISE_LOGICAL_NOT;
     const cudnnDataType_t type = logical ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t d = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
 
     SET(d, POINTWISE_MODE, POINTWISE_MODE, 1, &mode);
     SET(d, POINTWISE_MATH_PREC, DATA_TYPE, 1, &type);
-    finish(g, d, "pointwise");
+    cuda_dnn_finish(g, d, "pointwise");
     return d;
 }
 
 void cuda_dnn_pointwise(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode, int x, int b, int y)
 {
     cudnnBackendDescriptor_t how = pointwise(g, mode);
-    cudnnBackendDescriptor_t d = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 
     SET(d, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1, &how);
     SET_TENSOR(d, OPERATION_POINTWISE_XDESC, x);
     if (b >= 0)
         SET_TENSOR(d, OPERATION_POINTWISE_BDESC, b);
     SET_TENSOR(d, OPERATION_POINTWISE_YDESC, y);
-    finish_op(g, d, "pointwise operation");
+    cuda_dnn_finish_op(g, d, "pointwise operation");
 }
 
 void cuda_dnn_pointwise_bwd(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode, int dy, int x,
                             int dx)
 {
     cudnnBackendDescriptor_t how = pointwise(g, mode);
-    cudnnBackendDescriptor_t d = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 
     SET(d, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1, &how);
     SET_TENSOR(d, OPERATION_POINTWISE_DYDESC, dy);
     SET_TENSOR(d, OPERATION_POINTWISE_XDESC, x);
     SET_TENSOR(d, OPERATION_POINTWISE_DXDESC, dx);
-    finish_op(g, d, "pointwise operation backward");
+    cuda_dnn_finish_op(g, d, "pointwise operation backward");
 }
 
 static enum bst_err failure(const struct cuda_dnn_graph *g)
@@ -319,7 +307,7 @@ static enum bst_err make_plan(cudnnBackendDescriptor_t config, cudnnBackendDescr
 static void look_at_engine(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t config,
                            struct cuda_dnn_plan *p)
 {
-    cudnnBackendDescriptor_t engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendDescriptor_t engine = cuda_dnn_make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     int64_t n = 0;
 
     if (!engine ||
@@ -358,13 +346,13 @@ static void try_config(struct cuda_dnn_graph *g, struct search *s, cudnnBackendD
 static enum bst_err ask(struct cuda_dnn_graph *g, struct search *s, cudnnBackendHeurMode_t mode)
 {
     cudnnBackendDescriptor_t configs[MOST_CONFIGS];
-    cudnnBackendDescriptor_t heur = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    cudnnBackendDescriptor_t heur = cuda_dnn_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     int64_t n = 0, got = 0;
 
     SET(heur, ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, &s->graph);
     SET(heur, ENGINEHEUR_MODE, HEUR_MODE, 1, &mode);
     SET(heur, ENGINEHEUR_DEVICEPROP, BACKEND_DESCRIPTOR, 1, &s->device);
-    finish(g, heur, "heuristics");
+    cuda_dnn_finish(g, heur, "heuristics");
     BST_TRY(failure(g));
     BST_TRY(cuda_dnn_fail(cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL),
@@ -372,7 +360,7 @@ static enum bst_err ask(struct cuda_dnn_graph *g, struct search *s, cudnnBackend
     if (n > MOST_CONFIGS)
         n = MOST_CONFIGS;
     for (int64_t i = 0; i < n; i++)
-        configs[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        configs[i] = cuda_dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     BST_TRY(failure(g));
     if (n)
         BST_TRY(
@@ -394,9 +382,9 @@ enum bst_err cuda_dnn_plans(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d
     enum bst_err err = BST_OK;
 
     *n_out = 0;
-    s.graph = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    s.graph = cuda_dnn_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     SET(s.graph, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, g->n_ops, g->ops);
-    finish(g, s.graph, "operation graph");
+    cuda_dnn_finish(g, s.graph, "operation graph");
     BST_TRY(failure(g));
     for (int i = 0; i < 2 && !s.n; i++) {
         s.fallback = i > 0;

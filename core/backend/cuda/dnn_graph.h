@@ -38,6 +38,9 @@ int cuda_dnn_nhwc(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64_t 
                   enum cuda_dnn_role role);
 int cuda_dnn_channels(struct cuda_dnn_graph *g, cudnnDataType_t type, int64_t c,
                       enum cuda_dnn_role role); /* [1, c, 1, 1] */
+/* Four dimensions of whatever meaning; strides in elements. */
+int cuda_dnn_strided(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64_t dim[4],
+                     const int64_t stride[4], enum cuda_dnn_role role);
 
 struct cuda_dnn_window { /* square; cross-correlation, accumulated in fp32 */
     int stride, pad;
@@ -58,6 +61,20 @@ void cuda_dnn_pointwise(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode, int
 /* dx = mode(dy, x), as of CUDNN_POINTWISE_RELU_BWD. */
 void cuda_dnn_pointwise_bwd(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode, int dy, int x,
                             int dx);
+
+/* c = a · b over the last two dimensions, summed in fp32. In each sample the product goes as far as
+ * the limits say, tensors [N, 1, 1, 1] of int32; -1: all the way. */
+struct cuda_dnn_limits {
+    int m, n, k;
+};
+void cuda_dnn_matmul(struct cuda_dnn_graph *g, int a, int b, int c, struct cuda_dnn_limits l);
+void cuda_dnn_reduce(struct cuda_dnn_graph *g, cudnnReduceTensorOp_t op, int x, int y);
+/* y = which ? x : b */
+void cuda_dnn_select(struct cuda_dnn_graph *g, int x, int b, int which, int y);
+/* y, int32 of the shape of x, = the index along a dimension */
+void cuda_dnn_index(struct cuda_dnn_graph *g, int x, int dimension, int y);
+/* The same numbers with other dimensions and strides. */
+void cuda_dnn_reshape(struct cuda_dnn_graph *g, int x, int y);
 
 #define CUDA_DNN_NOTE(note) (1u << CUDNN_NUMERICAL_NOTE_##note)
 /* fp32 as fp32: no tensor cores, which would round the factors to TF32 or less. */

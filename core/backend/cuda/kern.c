@@ -146,6 +146,31 @@ FLAT(dropout, a->n *(a->per_sample % KERN_GROUP ? (a->per_sample + 3) / 4 : grou
 FLAT(first, a->n * a->width)
 FLAT(first_bwd, a->n * a->length * a->width)
 
+/* --- of attention --- */
+
+/* A packed chunk of heads by groups. */
+static int64_t packed(const struct kern_attn_heads *h, int64_t rows, int dim)
+{
+    return h->n * rows * (dim / KERN_GROUP);
+}
+
+/* A row of scores a warp, no warp several. */
+static unsigned rows_of_scores(const struct kern_attn_tile *t)
+{
+    const int64_t each = KERN_THREADS / 32;
+
+    return (unsigned)((t->heads.n * t->rows + each - 1) / each);
+}
+
+FLAT(attn_keys, a->n)
+FLAT(attn_pack, packed(&a->heads, a->rows, a->dim))
+FLAT(attn_unpack, packed(&a->heads, a->rows, a->dim))
+FLAT(attn_delta, a->heads.n * a->rows)
+BLOCKS(attn_softmax, rows_of_scores(&a->tile))
+BLOCKS(attn_grad, rows_of_scores(&a->tile))
+FLAT(attn_left, a->heads.n * a->tq * ((a->tk + KERN_ATTN_GROUP - 1) / KERN_ATTN_GROUP))
+FLAT(attn_settle, a->n * a->rows * (a->width / KERN_GROUP))
+
 /* A piece a block, of as many warps as its features keep busy. */
 cudaError_t kern_run_embed_bwd(cudaStream_t stream, enum kern_type type,
                                const struct kern_embed_bwd *a)

@@ -558,6 +558,7 @@ static __device__ __forceinline__ void accumulate(const kern_accumulate &a)
 }
 
 #include "core/backend/cuda/kern_seq.cuh"
+#include "core/backend/cuda/kern_attn.cuh"
 
 #define ENTRY(name, suffix, body)                                                                  \
     extern "C" __global__ void __launch_bounds__(KERN_THREADS)                                     \

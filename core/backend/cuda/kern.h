@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "core/backend/cuda/kern16.h"
+#include "core/backend/cuda/kern_attn.h"
 #include "core/backend/cuda/kern_seq.h"
 
 #ifdef __cplusplus
@@ -301,7 +302,7 @@ struct kern_accumulate { /* dst += src */
     X(cast, 1) X(softmax, 1) X(loss_sum, 0) X(reorder, 0) \
     X(grad_squares, 0) X(decide, 0) X(optim, 0) X(keep, 0) \
     X(sgd, 0) X(sum_squares, 0) X(sum_doubles, 0) X(scale, 0) X(accumulate, 0) \
-    KERN_SEQ_LIST(X)
+    KERN_SEQ_LIST(X) KERN_ATTN_LIST(X)
 /* clang-format on */
 
 enum kern_id {

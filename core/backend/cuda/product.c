@@ -31,6 +31,28 @@ static enum bst_err set_how(cublasLtMatmulDesc_t how, cublasLtMatmulDescAttribut
     return lt_fail(cublasLtMatmulDescSetAttribute(how, name, value, bytes), "description");
 }
 
+/* Several products at once, each matrix a step behind the one before. */
+static enum bst_err set_batch(cublasLtMatrixLayout_t l, int64_t batch, int64_t step)
+{
+    const int32_t n = (int32_t)batch;
+    cublasStatus_t s =
+        cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                             sizeof step);
+    return lt_fail(s, "batch");
+}
+
+static enum bst_err set_batches(const struct cuda_product_ask *ask, const struct cuda_product *p)
+{
+    if (ask->batch < 2)
+        return BST_OK;
+    BST_TRY(set_batch(p->a, ask->batch, ask->step_a));
+    BST_TRY(set_batch(p->b, ask->batch, ask->step_b));
+    return set_batch(p->d, ask->batch, ask->step_d);
+}
+
 static enum bst_err describe(const struct bst_be *be, const struct cuda_product_ask *ask,
                              struct cuda_product *p)
 {
@@ -53,11 +75,12 @@ static enum bst_err describe(const struct bst_be *be, const struct cuda_product_
                                                ask->transpose_a ? m : k,
                                                (int64_t)(ask->transpose_a ? k : m)),
                     "matrix A"));
-    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->b, type, ask->transpose_b ? n : k,
-                                               ask->transpose_b ? k : n,
-                                               (int64_t)(ask->transpose_b ? n : k)),
-                    "matrix B"));
-    return lt_fail(cublasLtMatrixLayoutCreate(&p->d, result, m, n, (int64_t)m), "matrix D");
+    BST_TRY(lt_fail(
+        cublasLtMatrixLayoutCreate(&p->b, type, ask->transpose_b ? n : k, ask->transpose_b ? k : n,
+                                   ask->ld_b ? ask->ld_b : (int64_t)(ask->transpose_b ? n : k)),
+        "matrix B"));
+    BST_TRY(lt_fail(cublasLtMatrixLayoutCreate(&p->d, result, m, n, (int64_t)m), "matrix D"));
+    return set_batches(ask, p);
 }
 
 /* As much for any algorithm: which one it is only a device tells, and a plan is to be exact without

@@ -24,10 +24,11 @@ struct cuda_segment {
 };
 
 /* Instructions of which nothing is in the step but whether gradients are added to, and what dropout
- * draws from, which lies in device memory and is set beforehand. */
-static bool is_steady(enum bst_instr_op op)
+ * draws from, which lies in device memory and is set beforehand. Attention is one where it reads no
+ * lengths and all samples count. */
+static bool is_steady(const struct bst_program *p, const struct bst_instr *in)
 {
-    switch (op) {
+    switch (in->op) {
     case BST_I_CONV_FWD:
     case BST_I_CONV_BWD_DATA:
     case BST_I_CONV_BWD_WEIGHT:
@@ -58,6 +59,9 @@ static bool is_steady(enum bst_instr_op op)
     case BST_I_DROPOUT:
     case BST_I_REORDER:
         return true;
+    case BST_I_ATTN_FWD:
+    case BST_I_ATTN_BWD:
+        return p->training && in->attr.stream < 0;
     default:
         return false;
     }
@@ -172,7 +176,7 @@ enum bst_err cuda_run_some(struct bst_be *be, const struct bst_program *p,
     int end = from;
     bool draws = false;
 
-    for (; end < to && is_steady(p->instrs[end].op); end++)
+    for (; end < to && is_steady(p, &p->instrs[end]); end++)
         draws |= p->instrs[end].attr.drop > 0;
     const bool takes = be->captures && end - from >= SHORTEST;
     *next = takes ? end : from;
