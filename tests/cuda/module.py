@@ -122,6 +122,29 @@ def check_training(bstune, folder, fakes):
         check(f"{name}: leaks: {text}", "alive" not in text)
 
 
+def check_sequences(bstune, folder, fakes):
+    """A shipped preset over sequences, made small: without batch norm two devices compute what one does."""
+    small = ["model.width=32", "global_batch_size=64", "max_steps=12", "warmup_steps=0", "learning_rate=0.01", "eval_interval=12st"]
+    env = {**os.environ, **fakes, "BST_FAKE_DEVICES": "2", "BSTUNE_PRESET_DIR": str(pathlib.Path(__file__).parents[2] / "presets")}
+    want = None
+    for backend, count, precision, allowed in (("cpu", 1, "fp32", 0), ("cuda", 1, "fp32", 1e-4), ("cuda", 2, "fp32", 1e-4),
+                                               ("cuda", 2, "bf16", 2e-2)):
+        name = f"addition-{backend}{count}-{precision}"
+        keys = small + [f"devices.backend={backend}", f"devices.count={count}", f"precision={precision}"]
+        r = subprocess.run([bstune, "run", "quickstart-addition", "--headless", "--run-dir", str(folder / name)] +
+                           [word for key in keys for word in ("--set", key)],
+                           capture_output=True, text=True, timeout=120, env=env)
+        if r.returncode:
+            bad.append(f"{name}: {r.returncode} {r.stdout}{r.stderr}")
+            continue
+        got = losses(folder, name)
+        want = want or got
+        check(f"{name}: {len(got)} updates", len(got) == len(want) == 12)
+        check(f"{name}: losses {got}", got[-1] < 0.8 * got[0])
+        check(f"{name}: losses {got}, cpu {want}", max(abs(a - b) / b for a, b in zip(got, want)) <= allowed)
+        check(f"{name}: leaks: {r.stderr}", "alive" not in r.stderr)
+
+
 def main():
     bstune, module, fake_dir, kernels = sys.argv[1:5]
     fakes = {"LD_LIBRARY_PATH": fake_dir, "BST_FAKE_KERNELS": kernels, "BST_FAKE_LEAKS": "1"}
@@ -133,6 +156,7 @@ def main():
         check_words(bstune, module, folder)
         check_no_device(bstune, folder, fakes)
         check_training(bstune, folder, fakes)
+        check_sequences(bstune, folder, fakes)
     finally:
         shutil.rmtree(folder)
     for line in bad:
