@@ -368,7 +368,8 @@ static void print_gpu_notes(FILE *out, const struct bst_mem_report *r, int colum
     print_note(out, columns,
                "exact, as a run would ask for it: all columns up to total. scratch is what the "
                "instruction needs at which most is in use: cuDNN's workspace for the plan it puts "
-               "first, asked of cuDNN for each convolution, and room for filters and sums; "
+               "first, asked of cuDNN for each convolution and, in 16 bits, each attention, and "
+               "room for what is rounded and for sums; "
                "transients are what lives within an update.");
     print_note(out, columns,
                "estimated: work, the price of recomputation; textbook, which knows the number of "
@@ -376,7 +377,8 @@ static void print_gpu_notes(FILE *out, const struct bst_mem_report *r, int colum
     print_note(out, columns,
                "not known before a run, and on top: the driver's context with its code, NCCL's "
                "buffers between several devices.");
-    print_note(out, columns, "in the host's memory: %s for images at the last batch", host);
+    print_note(out, columns, "in the host's memory: %s for samples on their way, at the last batch",
+               host);
 }
 
 static void print_host_notes(FILE *out, const struct bst_mem_report *r, int columns)

@@ -75,6 +75,39 @@ static void sizes_are_those_of_the_net(void **state)
     bst_mem_free(r);
 }
 
+/* GPT-2 in fp32 keeps 16 rows of its width a block and token: what enters, both norms' results,
+ * queries, keys and values, attention's result, the sum behind it, and four each before and behind
+ * the GELU; at the end two more and the logits, whose gradients take their place. Beside these two
+ * numbers a norm's row and one a head's. */
+static void a_gpt_keeps_what_its_layers_read(void **state)
+{
+    enum { WIDTH = 768, BLOCKS = 12, HEADS = 12, VOCABULARY = 50257, LENGTH = 1024 };
+    static const uint64_t batches[] = {4, 8};
+    static const char *const types[] = {"fp32"};
+    const uint64_t numbers = BLOCKS * (16 * WIDTH + HEADS) + 2 * WIDTH + VOCABULARY +
+                             2 * (2 * BLOCKS + 1),
+                   parameters = 124439808;
+    const struct bst_mem_cfg cfg = {.preset = "gpt2-124m",
+                                    .device = "a100",
+                                    .batches = batches,
+                                    .n_batches = 2,
+                                    .precisions = types,
+                                    .n_precisions = 1};
+    (void)state;
+    struct bst_mem_report *r = report(&cfg);
+    assert_int_equal(r->n_rows, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct bst_mem_row *row = &r->rows[i];
+        assert_true(row->known && row->fits);
+        assert_int_equal(row->activations, batches[i] * LENGTH * numbers * 4);
+        assert_int_equal(parts(row), row->total);
+        assert_true(row->gradients >= parameters * 4 && row->gradients < parameters * 4 * 1.001);
+        assert_int_equal(row->optimizer, 2 * row->gradients);
+        assert_int_equal(row->parameters, row->gradients);
+    }
+    bst_mem_free(r);
+}
+
 static void the_largest_is_the_last_that_fits(void **state)
 {
     static const char *const types[] = {"fp16"};
@@ -157,6 +190,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_those_of_the_net),
+        cmocka_unit_test(a_gpt_keeps_what_its_layers_read),
         cmocka_unit_test(the_largest_is_the_last_that_fits),
         cmocka_unit_test(recomputation_goes_by_the_gpu),
         cmocka_unit_test(answers_from_disk_are_the_same),
