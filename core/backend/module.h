@@ -55,4 +55,15 @@ typedef const struct bst_module *bst_module_entry_fn(const struct bst_module_hos
 BST_MUST_USE enum bst_err bst_module_load(const char *name, const char *needs,
                                           const struct bst_module **out);
 
+/* A module that is no backend: NAME.so, found in the same places, and the address of its one
+ * symbol. It stays loaded. Whoever asks checks that it is of this build. */
+BST_MUST_USE enum bst_err bst_module_symbol(const char *name, const char *needs, const char *symbol,
+                                            void **out);
+
+/* What both do: the file, found and opened; and closed again, an error, where it does not fit. */
+enum { BST_MODULE_PATH = 4096 };
+BST_MUST_USE enum bst_err bst_module_open(const char *name, const char *needs,
+                                          char path[BST_MODULE_PATH], void **library);
+BST_MUST_USE enum bst_err bst_module_refuse(void *library, const char *path);
+
 #endif

@@ -21,7 +21,8 @@
     X(CORRUPT, "damaged data")                                                                     \
     X(LIBRARY, "a library failed")                                                                 \
     X(CONTEXT, "a device's context is lost")                                                       \
-    X(DEVICE, "a device is lost")
+    X(DEVICE, "a device is lost")                                                                  \
+    X(PEER, "another process of the run is lost")
 
 enum bst_err {
 #define X(name, text) BST_E_##name,

@@ -1,0 +1,20 @@
+# BSTUNE_MPI: whether runs can be spread over processes (mpirun, srun). AUTO: where an MPI is found that compiles;
+# ON: it is an error when none is. Sets BSTUNE_HAVE_MPI. bstune itself never links MPI: what does is a module
+# that it loads where a launcher has started several processes.
+set(BSTUNE_MPI AUTO CACHE STRING "Build the module for several processes: AUTO | ON | OFF")
+set_property(CACHE BSTUNE_MPI PROPERTY STRINGS AUTO ON OFF)
+set(BSTUNE_HAVE_MPI FALSE)
+if(NOT BSTUNE_MPI MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "BSTUNE_MPI is ${BSTUNE_MPI}; it is AUTO, ON or OFF")
+endif()
+if(NOT BSTUNE_MPI STREQUAL "OFF")
+    find_package(MPI 3.0 QUIET COMPONENTS C)
+    if(MPI_C_FOUND)
+        set(BSTUNE_HAVE_MPI TRUE)
+        message(STATUS "MPI: ${MPI_C_LIBRARIES}")
+    elseif(BSTUNE_MPI STREQUAL "ON")
+        message(FATAL_ERROR "BSTUNE_MPI is ON, but no MPI was found (Debian: libopenmpi-dev)")
+    else()
+        message(STATUS "MPI: not found, so a run is one process (Debian: libopenmpi-dev)")
+    endif()
+endif()
