@@ -159,6 +159,7 @@ int tui_run_here(const struct tui_call *c, struct tui_run *r)
         .nets = c->nets,
         .dir = r->dir,
         .lock = r->lock,
+        .crew = r->crew,
         .trace_path = tui_value(c, TUI_OPTION_TRACE_SAMPLES),
         .first_command = r->first[0] ? r->first : NULL,
         .resume = tui_given(c, TUI_OPTION_RESUME) || r->journal,

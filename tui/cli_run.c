@@ -7,6 +7,7 @@
 
 #include "core/base/alloc.h"
 #include "core/base/io.h"
+#include "core/run/crew.h"
 #include "core/run/journal.h"
 #include "core/run/run_dir.h"
 #include "core/run/status.h"
@@ -270,29 +271,71 @@ int tui_run_preset(const struct tui_call *c, struct tui_run *r, const char *last
     return code ? code : load(c, r, c->cli->operands[0], r->n_sets);
 }
 
+/* Whoever came to nothing by itself has said so already. */
+static int meet(const struct tui_call *c, struct tui_run *r, int code)
+{
+    bool again = tui_given(c, TUI_OPTION_RESUME) || r->journal;
+    bool said = code != TUI_EXIT_DONE || r->finished;
+    if (!r->crew)
+        return code;
+    if (!code && r->finished)
+        code = BST_CREW_NOTHING;
+    if (bst_crew_meet(r->crew, r->env, again, &r->preset, &code) && !said &&
+        !bst_crew_follows(r->crew))
+        tui_fail(c, code);
+    return code;
+}
+
+static int follow(const struct tui_call *c, struct tui_run *r, int code)
+{
+    bool tell = false;
+    code = meet(c, r, code);
+    if (!code)
+        code = bst_crew_follow(r->crew, &r->preset, c->nets, &tell);
+    if (tell)
+        return tui_fail(c, code);
+    return code == BST_CREW_NOTHING ? TUI_EXIT_DONE : code;
+}
+
+static int run_here(const struct tui_call *c, struct tui_run *r, int code)
+{
+    if (!code)
+        code = claim(c, r);
+    if (!code && !r->finished)
+        code = copy_journal(c, r);
+    code = meet(c, r, code);
+    if (code == BST_CREW_NOTHING || r->finished)
+        return code == BST_CREW_NOTHING ? TUI_EXIT_DONE : code;
+    if (!code)
+        code = tui_run_here(c, r);
+    if (!r->handed_over)
+        tui_run_clear_up(c, r, code);
+    return code;
+}
+
 int tui_verb_run(const struct tui_call *c)
 {
     struct tui_run *r = bst_xalloc(sizeof *r);
+    struct bst_cluster *crew;
     r->lock = -1;
     r->env = bst_preset_env_new(c->nets);
     int code = tui_check_numbers(c);
     if (!code)
         code = gather_sets(c, r);
+    if (!code && bst_crew_open(&r->crew))
+        code = tui_fail(c, TUI_EXIT_FAILED);
     if (!code)
         code = prepare(c, r);
-    if (!code && !tui_given(c, TUI_OPTION_HEADLESS) && tui_has_terminal()) {
+    if (bst_crew_follows(r->crew))
+        code = follow(c, r, code);
+    else if (!code && !r->crew && !tui_given(c, TUI_OPTION_HEADLESS) && tui_has_terminal())
         code = tui_run_spawn(c, r);
-    } else if (!code) {
-        code = claim(c, r);
-        if (!code && !r->finished)
-            code = copy_journal(c, r);
-        if (!code && !r->finished)
-            code = tui_run_here(c, r);
-        if (!r->handed_over)
-            tui_run_clear_up(c, r, code);
-    }
+    else if (!code || r->crew)
+        code = run_here(c, r, code);
     bst_run_unlock(r->lock);
     bst_preset_env_free(r->env);
+    crew = r->crew;
     bst_free(r);
+    bst_crew_close(crew, code);
     return code;
 }

@@ -9,6 +9,8 @@
 #include "tui/console.h"
 #include "tui/verbs.h"
 
+struct bst_cluster;
+
 struct tui_run {
     struct bst_preset_env *env;
     struct bst_preset preset;
@@ -24,6 +26,8 @@ struct tui_run {
     char init[BST_PRESET_PATH + 8];
     const char *journal; /* of the run that this one repeats; NULL: none */
     char first[64];      /* command that a resume starts with; "" none */
+    struct bst_cluster
+        *crew; /* the run's processes, where a launcher has started several; or NULL */
 };
 
 /* The PRESET operand with --set and --init, and with `last` (NULL: none) as a --set behind them,

@@ -13,6 +13,7 @@
 #include "core/base/io.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/comm/cluster.h"
 #include "core/run/field.h"
 #include "core/run/start.h"
 #include "core/train/host.h"
@@ -201,6 +202,17 @@ static void look_at_nccl(struct examination *x)
         dlclose(library);
 }
 
+/* One process needs none. */
+static void look_at_mpi(struct examination *x)
+{
+    char text[200];
+    if (bst_cluster_library(text, sizeof text))
+        bst_doctor_add(x->d, "MPI", BST_FINDING_NONE, "%s; a run is one process without it",
+                       bst_err_text());
+    else
+        bst_doctor_add(x->d, "MPI", BST_FINDING_OK, "%s", text);
+}
+
 static void look_at_backend(struct examination *x)
 {
     const struct bst_backend *b = NULL;
@@ -283,6 +295,7 @@ enum bst_err bst_doctor_examine(const struct bst_doctor_cfg *cfg, struct bst_doc
         look_at_backend(x);
         look_at_cudnn(x);
         look_at_nccl(x);
+        look_at_mpi(x);
         look_at_data(x);
     }
     bst_free(x);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/comm/cluster.h"
+
 struct check {
     const struct bst_preset_read *r;
     const struct bst_preset *p;
@@ -94,7 +96,8 @@ static void check_gpus(const struct check *k)
             "devices.list: not a list like 0,2,3 or GPU-8f3c,GPU-77aa: at most %d numbers or "
             "beginnings of UUIDs, each once",
             BST_PRESET_GPUS);
-    else if (KNOWN(k, BST_PARAM_devices_count) && gpus.n != p->devices.count)
+    else if (KNOWN(k, BST_PARAM_devices_count) && gpus.n != p->devices.count &&
+             !(bst_cluster_asked() && p->devices.count % gpus.n == 0)) /* each process's own */
         bst_complain(k->c, at(k, BST_PARAM_devices_count, BST_PARAM_devices_list),
                      "devices.count: %lld, but devices.list names %d; leave one of them out",
                      (long long)p->devices.count, gpus.n);

@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/io.h"
 #include "core/base/log.h"
+#include "core/run/crew.h"
 #include "core/run/field.h"
 #include "core/run/session_inner.h"
 #include "core/train/checkpoint.h"
@@ -107,7 +108,10 @@ static void open_monitor(struct bst_session *s)
 
 static enum bst_err open_trainer(struct bst_session *s)
 {
-    BST_TRY(bst_start_train_cfg(&s->preset, s->cfg.nets, &s->start, &s->train_cfg));
+    enum bst_err err = bst_start_train_cfg(&s->preset, s->cfg.nets, &s->start, &s->train_cfg);
+    if (!err)
+        err = bst_start_spread(s->cfg.crew, &s->start, &s->train_cfg);
+    BST_TRY(bst_crew_agree(s->cfg.crew, err));
     s->train_cfg.trace_path = s->cfg.trace_path;
     s->status.n_devices = s->train_cfg.ranks;
     bst_copy_text(s->status.backend, sizeof s->status.backend, s->train_cfg.backend->name);
@@ -363,6 +367,9 @@ static enum bst_err train(struct bst_session *s)
 {
     for (;;) {
         atomic_store(&s->interrupt, 0);
+        /* First: the launcher's signal to the others is then no wish that this run should end. */
+        if (s->cfg.crew)
+            BST_TRY(bst_cluster_check(s->cfg.crew));
         if (asked_to_end(s) || s->stopping)
             return BST_OK;
         if (s->lost)
@@ -499,6 +506,8 @@ static void close_all(struct bst_session *s, const char *state)
     bst_server_close(s->server, state);
     bst_monitor_close(s->monitor);
     bst_trainer_close(s->trainer);
+    if (s->trainer) /* the others have been told */
+        bst_cluster_busy(s->cfg.crew, false);
     bst_metrics_close(s->metrics);
     bst_recorder_close(s->recorder);
     bst_journal_close(s->journal);

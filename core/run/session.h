@@ -18,12 +18,15 @@ enum bst_session_news {
     BST_NEWS_NOTE,
 };
 
+struct bst_cluster;
+
 struct bst_session_cfg {
     const struct bst_preset *preset;
     const struct bst_preset_env *presets; /* for the command `preset NAME` */
     const struct bst_net_table *nets;
     const char *dir;           /* the run's folder, in full; exists and is locked by the caller */
     int lock;                  /* of that */
+    struct bst_cluster *crew;  /* the run's other processes, met; NULL: none */
     const char *trace_path;    /* --trace-samples; NULL: none */
     const char *first_command; /* given by the start itself, as by `ctl`; NULL: none */
     bool resume, readonly;

@@ -7,11 +7,12 @@
 #include "core/run/session_inner.h"
 #include "core/tune/fault.h"
 
-/* A host has no context to lose; its failures end the run as they are. */
+/* A host has no context to lose; its failures end the run as they are. Another process can be lost
+ * whatever trains. */
 static const struct bst_fault_rule *rule_of(const struct bst_session *s, enum bst_err err)
 {
     bool devices = s->train_cfg.backend && s->train_cfg.backend->own_memory;
-    return devices ? bst_fault_rule(err) : NULL;
+    return devices || err == BST_E_PEER ? bst_fault_rule(err) : NULL;
 }
 
 enum bst_err bst_session_fault(struct bst_session *s, enum bst_err err)

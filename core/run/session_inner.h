@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "core/comm/cluster.h"
 #include "core/run/journal.h"
 #include "core/run/metrics.h"
 #include "core/run/monitor.h"

@@ -29,8 +29,8 @@ static double cpu_seconds(void)
            1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* All ranks of a host share its cores in equal parts and run in step, so each has the same share.
- */
+/* All ranks of a host share its cores in equal parts and run in step, so each has the same share;
+ * those of other processes are taken to be like this one's. */
 static void fill_utilisation(struct bst_session *s, double now)
 {
     struct bst_status *st = &s->status;
@@ -38,7 +38,7 @@ static void fill_utilisation(struct bst_session *s, double now)
     int threads = 0;
     if (span < CPU_SECONDS)
         return;
-    for (int i = 0; i < st->n_devices; i++)
+    for (int i = 0; i < bst_trainer_ranks_here(s->trainer); i++)
         threads += st->devices[i].threads;
     if (s->cpu_at > 0 && threads > 0) {
         double share = (cpu - s->cpu_used) / (span * threads);

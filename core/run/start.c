@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/comm/cluster.h"
 #include "core/run/field.h"
 
 static enum bst_err find_backend(const char *name, const struct bst_backend **out)
@@ -66,10 +67,11 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
     enum bst_err err = find_backend(preset->devices.backend, &out->backend);
     if (err)
         return bst_fail_in(err, "devices.backend");
-    if (bst_preset_gpus(preset->devices.list, &store->gpus) && store->gpus.n >= out->ranks) {
+    if (bst_preset_gpus(preset->devices.list, &store->gpus) && store->gpus.n > 0) {
         for (int i = 0; i < store->gpus.n; i++)
             store->devices[i] = store->gpus.word[i];
-        out->devices = store->devices;
+        if (store->gpus.n >= out->ranks)
+            out->devices = store->devices;
     }
     bst_preset_net_cfg(preset, &out->net_cfg);
     bst_preset_recompute(preset, store->layers, &out->recompute);
@@ -77,6 +79,24 @@ enum bst_err bst_start_train_cfg(const struct bst_preset *preset, const struct b
         const struct bst_preset_group *g = &preset->lr_groups.v[i];
         store->groups[i] = (struct bst_lr_group){g->match, g->factor, g->weight_decay};
     }
+    return BST_OK;
+}
+
+enum bst_err bst_start_spread(struct bst_cluster *c, const struct bst_start *store,
+                              struct bst_train_cfg *cfg)
+{
+    if (!c)
+        return BST_OK;
+    const struct bst_cluster_info *info = bst_cluster_info(c);
+    const int here = cfg->ranks / info->n_processes;
+    cfg->cluster = c;
+    if (!store->gpus.n)
+        return BST_OK;
+    if (store->gpus.n != cfg->ranks && store->gpus.n != here)
+        return bst_fail(BST_E_ARG,
+                        "devices.list names %d devices; %d processes with %d each need %d or %d",
+                        store->gpus.n, info->n_processes, here, here, cfg->ranks);
+    cfg->devices = store->devices + (store->gpus.n == cfg->ranks ? info->process * here : 0);
     return BST_OK;
 }
 

@@ -20,6 +20,13 @@ BST_MUST_USE enum bst_err bst_start_train_cfg(const struct bst_preset *preset,
                                               const struct bst_net_table *nets,
                                               struct bst_start *store, struct bst_train_cfg *out);
 
+/* For one process of several: the ranks are dealt to them in equal parts, and so is devices.list
+ * where it names one for each rank; one that is as long as a process's part is each process's own.
+ * NULL: one process. */
+struct bst_cluster;
+BST_MUST_USE enum bst_err bst_start_spread(struct bst_cluster *c, const struct bst_start *store,
+                                           struct bst_train_cfg *cfg);
+
 /* What of it concerns the data, but for the net's input. */
 struct bst_data_cfg bst_start_data_cfg(const struct bst_preset *p);
 

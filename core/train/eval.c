@@ -7,7 +7,7 @@
 
 struct job {
     const atomic_int *stop;
-    struct bst_eval_result *out; /* written by rank 0 */
+    struct bst_eval_result *out; /* written by the process's first rank */
     bool some;                   /* one batch a rank */
 };
 
@@ -33,6 +33,19 @@ static enum bst_err choose_program(struct rank *k, struct bst_program **p)
     s.sizes[0] = s.sizes[0] ? s.sizes[0] : b;
     BST_TRY(bst_memory_check(t, &s));
     return bst_rank_map_arena(k, s.need.arena);
+}
+
+/* The batch is a rank's stride through the part, so all have the same; arenas of different machines
+ * need not hold the same ones. */
+static enum bst_err choose_with_all(struct rank *k, struct bst_program **p)
+{
+    BST_TRY(choose_program(k, p));
+    if (!k->t->wide)
+        return BST_OK;
+    double smallest = -k->eval_batch;
+    BST_TRY(bst_comm_max(k->comm, &smallest, 1));
+    k->eval_batch = (int)-smallest;
+    return choose_program(k, p);
 }
 
 static enum bst_err run_batch(struct rank *k, struct bst_batch *b, const struct job *job,
@@ -67,7 +80,7 @@ static enum bst_err run_part(struct rank *k, const struct job *job, double *tall
 {
     struct bst_loader *l = k->loader[BST_EVAL];
     struct bst_program *p = NULL;
-    BST_TRY(choose_program(k, &p)); /* what the arena is for; rows may be cut shorter */
+    BST_TRY(choose_with_all(k, &p)); /* what the arena is for; rows may be cut shorter */
     int64_t n = bst_dataset_info(k->t->data)->n[BST_EVAL];
     int64_t b = k->eval_batch, stride = b * k->comm->n_ranks;
     for (int64_t at = b * k->rank; at < n; at += stride) {
@@ -102,7 +115,7 @@ static enum bst_err eval_job(struct rank *k, void *arg)
     BST_TRY(bst_comm_sum(k->comm, tally, E_N));
     if (tally[E_CANCELLED] > 0)
         return bst_fail(BST_E_CANCELLED, "stopped");
-    if (k->rank == 0) {
+    if (bst_rank_is_first(k)) {
         job->out->samples = (int64_t)tally[E_SAMPLES];
         job->out->targets = (int64_t)tally[E_TARGETS];
         job->out->loss = tally[E_LOSS] / tally[E_TARGETS] + tally[E_PAIR_LOSS] / tally[E_SAMPLES];
@@ -126,7 +139,11 @@ static enum bst_err evaluate(struct bst_trainer *t, struct job *job)
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     if (bst_dataset_info(t->data)->n[BST_EVAL] < 1)
         return bst_fail(BST_E_STATE, "the data set has no evaluation part");
-    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, eval_job, job);
+    const struct crew_request r = {.op = CREW_EVAL, .u.some = job->some};
+    BST_TRY(bst_crew_lead(t, &r));
+    t->stop = job->stop;
+    enum bst_err err = bst_ranks_all(t, eval_job, job);
+    t->stop = NULL;
     /* It may have had to grow; and before the first split there was nothing. */
     t->plan.need.arena = t->ranks[0].arena_bytes;
     if (!t->plan.split.batch && t->ranks[0].loader[BST_EVAL])

@@ -72,8 +72,7 @@ enum bst_err bst_trainer_restore(struct bst_kept *kept)
     uint32_t hash;
     t->commits = kept->commits;
     BST_TRY(bst_ranks_do(t, 1, restore_job, kept));
-    BST_TRY(bst_ranks_do(t, t->cfg.ranks, bst_state_share, NULL));
-    atomic_store(&t->broken, false);
+    BST_TRY(bst_state_share_all(t, true));
     t->weight_norms = false;
     for (int i = 0; i < t->ranks[0].params->n_trained; i++)
         t->layers[i].grad_norm = kept->grad_norm[i];

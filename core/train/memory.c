@@ -15,6 +15,7 @@ uint64_t bst_trainer_memory_default(int ranks)
 
 void bst_trainer_set_limit(struct bst_trainer *t, uint64_t bytes)
 {
+    BST_ASSERT(!t->wide);
     t->limit = bytes;
 }
 
@@ -38,7 +39,7 @@ void bst_memory_loader_cfg(const struct bst_trainer *t, enum bst_part part, int 
     /* Decoding at 224 is a hundredth of a ResNet's update on a CPU: one thread a rank keeps ahead.
      */
     if (threads <= 0 && bst_dataset_info(t->data)->decodes)
-        threads = t->cfg.ranks;
+        threads = t->ranks_here;
     *out = (struct bst_loader_cfg){
         .ds = t->data,
         .part = part,
@@ -46,7 +47,7 @@ void bst_memory_loader_cfg(const struct bst_trainer *t, enum bst_part part, int 
         .seed = t->cfg.seed,
         .max_batch = max_batch,
         .slots = part == BST_TRAIN ? TRAIN_SLOTS : EVAL_SLOTS,
-        .threads = threads > 0 ? (threads + t->cfg.ranks - 1) / t->cfg.ranks : 0,
+        .threads = threads > 0 ? (threads + t->ranks_here - 1) / t->ranks_here : 0,
     };
 }
 

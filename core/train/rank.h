@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "core/comm/comm.h"
+#include "core/comm/wide.h"
 #include "core/train/train.h"
 #include "core/tune/split.h"
 
@@ -99,14 +100,30 @@ struct param_run {
     bool decays;                 /* whether parameters of this kind do */
 };
 
+/* What the first process shows of every rank. */
+struct rank_shown {
+    struct bst_device_info info;
+    uint64_t held;
+};
+
 struct bst_trainer {
     struct bst_train_cfg cfg;
-    int threads; /* a rank */
+    int threads;           /* a rank */
+    int first, ranks_here; /* of cfg.ranks those from `first` on are this process's */
     uint64_t limit;
     struct bst_dataset *data;
     struct bst_order *order; /* of the training part, to know what an update will take */
     struct bst_comm_local *group;
-    struct rank *ranks;
+    struct rank *ranks; /* this process's */
+
+    /* Of several processes; else NULL. */
+    struct bst_comm_wide *wide;
+    struct rank_shown *shown; /* by rank */
+    int on_host, sharing;   /* processes before this one on its machine; that have its very cores */
+    uint64_t job;           /* number of the one at hand, the same on all */
+    const atomic_int *stop; /* of the call at hand; NULL: none */
+    atomic_int told_stop;   /* the first process's is set */
+    bool opened;
 
     pthread_mutex_t lock;
     pthread_cond_t posted, done;
@@ -132,12 +149,65 @@ struct bst_trainer {
     int64_t trace_room;
 };
 
-/* rank.c: runs `job` on the first n_ranks ranks and waits. The error that tells most is returned.
- */
+/* rank.c: runs `job` on the first n_ranks ranks of this process and waits. The error that tells
+ * most is returned. */
 BST_MUST_USE enum bst_err bst_ranks_do(struct bst_trainer *t, int n_ranks, rank_job *job,
                                        void *arg);
+/* The same on every rank of every process, or on each process's first; all get one error. */
+BST_MUST_USE enum bst_err bst_ranks_all(struct bst_trainer *t, rank_job *job, void *arg);
+BST_MUST_USE enum bst_err bst_ranks_first(struct bst_trainer *t, rank_job *job, void *arg);
+/* What each process has come to by itself, as one error for all. */
+BST_MUST_USE enum bst_err bst_ranks_agree(struct bst_trainer *t, enum bst_err err);
 BST_MUST_USE enum bst_err bst_ranks_start(struct bst_trainer *t);
 void bst_ranks_stop(struct bst_trainer *t);
+
+/* Of its process's ranks: what all of them come to is left to it to write down. */
+static inline bool bst_rank_is_first(const struct rank *k)
+{
+    return k == k->t->ranks;
+}
+
+/* crew.c: what only several processes need; in a run of one each is nothing. */
+struct crew_request;
+enum crew_op {
+    CREW_PLAN,
+    CREW_LARGEST,
+    CREW_SPLIT,
+    CREW_UPDATE,
+    CREW_EVAL,
+    CREW_SHARE,
+    CREW_HOLD,
+    CREW_REWIND,
+    CREW_CHOICES,
+    CREW_COMPARE,
+    CREW_CLOSE,
+};
+struct crew_request {
+    enum crew_op op;
+    union {
+        struct {
+            int64_t batch;
+            int micro_batches;
+        } split;
+        struct {
+            int most, k;
+        } largest;
+        struct bst_update_req update;
+        bool some; /* of an evaluation */
+        struct {
+            struct bst_commit_state commits;
+            bool whole; /* afterwards, whatever an update had left */
+        } share;
+        size_t bytes; /* of a text that follows */
+    } u;
+};
+/* On the first process: what the others are to do with it. */
+BST_MUST_USE enum bst_err bst_crew_lead(struct bst_trainer *t, const struct crew_request *r);
+BST_MUST_USE enum bst_err bst_crew_join(struct bst_trainer *t);
+BST_MUST_USE enum bst_err bst_crew_same_data(struct bst_trainer *t);
+BST_MUST_USE enum bst_err bst_crew_show_devices(struct bst_trainer *t);
+/* What a rank may have is what the one that may have least may: a plan is the same for all. */
+BST_MUST_USE enum bst_err bst_crew_least_limit(struct bst_trainer *t);
 
 /* programs.c */
 BST_MUST_USE enum bst_err bst_rank_build(struct rank *k); /* table, layouts; the rank's thread */
@@ -166,6 +236,8 @@ BST_MUST_USE enum bst_err bst_rank_program_for(struct rank *k, struct bst_loader
 void bst_rank_drop_programs(struct rank *k);
 
 /* swap.c */
+BST_MUST_USE enum bst_err bst_swap_split(struct bst_trainer *t, int64_t batch, int micro_batches,
+                                         double *replan_seconds);
 BST_MUST_USE enum bst_err bst_rank_map_arena(struct rank *k, size_t bytes);
 BST_MUST_USE enum bst_err bst_rank_make_loader(struct rank *k, enum bst_part part, int batch);
 void bst_rank_drop_split(struct rank *k);
@@ -189,6 +261,9 @@ BST_MUST_USE enum bst_err bst_init_all(struct rank *k);
 /* state.c: weights, statistics and optimizer state of rank 0 to all; steps and loss scale to the
  * backend. */
 BST_MUST_USE enum bst_err bst_state_share(struct rank *k, void *arg);
+/* The same on all, with the numbers that updates leave to each other; `whole`: nothing is in doubt
+ * then. */
+BST_MUST_USE enum bst_err bst_state_share_all(struct bst_trainer *t, bool whole);
 BST_MUST_USE enum bst_err bst_state_push_commits(struct rank *k);
 /* Where parameter i lies in a block laid out like the weights (trained ones, then statistics). */
 static inline void *bst_slot_at(const struct rank *k, void *block, int i)

@@ -415,6 +415,16 @@ enum bst_err bst_state_share(struct rank *k, void *arg)
     return bst_state_push_commits(k);
 }
 
+enum bst_err bst_state_share_all(struct bst_trainer *t, bool whole)
+{
+    const struct crew_request r = {.op = CREW_SHARE, .u.share = {t->commits, whole}};
+    BST_TRY(bst_crew_lead(t, &r));
+    BST_TRY(bst_ranks_all(t, bst_state_share, NULL));
+    if (whole)
+        atomic_store(&t->broken, false);
+    return BST_OK;
+}
+
 enum bst_err bst_state_push_commits(struct rank *k)
 {
     const struct bst_backend *b = k->t->cfg.backend;
@@ -429,7 +439,7 @@ enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state what, const 
     struct file_job job = {.what = what, .path = path, .lenient = lenient, .note = &sb};
     enum bst_err err = bst_ranks_do(t, 1, load_job, &job);
     if (!err)
-        err = bst_ranks_do(t, t->cfg.ranks, bst_state_share, NULL);
+        err = bst_state_share_all(t, false);
     t->weight_norms = false;
     if (note && note_room)
         snprintf(note, note_room, "%s", err ? "" : sb.data);
@@ -447,7 +457,7 @@ static enum bst_err hash_tensor(void *arg, const char *name, const double *x, in
 
 static enum bst_err hash_job(struct rank *k, void *arg)
 {
-    uint32_t *crc = (uint32_t *)arg + k->rank;
+    uint32_t *crc = arg;
     *crc = 0;
     BST_TRY(for_each(k, BST_STATE_WEIGHTS, hash_tensor, crc));
     return for_each(k, BST_STATE_OPTIMIZER, hash_tensor, crc);
@@ -458,14 +468,24 @@ enum bst_err bst_trainer_hash(struct bst_trainer *t, uint32_t *out)
     return bst_ranks_do(t, 1, hash_job, out);
 }
 
+static enum bst_err compare_job(struct rank *k, void *arg)
+{
+    uint32_t crc;
+    (void)arg;
+    BST_TRY(hash_job(k, &crc));
+    double mine = crc, *all = bst_xcalloc((size_t)k->comm->n_ranks, sizeof *all);
+    enum bst_err err = k->comm->ops->gather(k->comm, &mine, 1, all);
+    for (int r = 1; r < k->comm->n_ranks && !err; r++)
+        if (all[r] != all[0])
+            err = bst_fail(BST_E_CORRUPT, "rank %d's state is not rank 0's (%08x, %08x)", r,
+                           (uint32_t)all[r], (uint32_t)all[0]);
+    bst_free(all);
+    return err;
+}
+
 enum bst_err bst_trainer_compare_ranks(struct bst_trainer *t)
 {
-    uint32_t *crc = bst_xcalloc((size_t)t->cfg.ranks, sizeof *crc);
-    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, hash_job, crc);
-    for (int r = 1; r < t->cfg.ranks && !err; r++)
-        if (crc[r] != crc[0])
-            err = bst_fail(BST_E_CORRUPT, "rank %d's state is not rank 0's (%08x, %08x)", r, crc[r],
-                           crc[0]);
-    bst_free(crc);
-    return err;
+    const struct crew_request r = {.op = CREW_COMPARE};
+    BST_TRY(bst_crew_lead(t, &r));
+    return bst_ranks_all(t, compare_job, NULL);
 }

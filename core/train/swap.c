@@ -57,7 +57,7 @@ static enum bst_err refuse_far_over(struct bst_trainer *t, struct split_plan *s)
     char need_text[32], limit_text[32];
     if (!t->limit || s->sizes[0] < 8 * PROBE_MICRO)
         return BST_OK;
-    BST_TRY(bst_ranks_do(t, 1, probe_job, s));
+    BST_TRY(bst_ranks_first(t, probe_job, s));
     s->need.arena = t->ranks[0].need.arena / PROBE_MICRO * (size_t)s->sizes[0];
     bst_memory_table(t, s, &m);
     if (m.total - m.arena / 2 <= t->limit)
@@ -71,7 +71,8 @@ static enum bst_err refuse_far_over(struct bst_trainer *t, struct split_plan *s)
                     s->split.batch, s->sizes[0], need_text, limit_text);
 }
 
-static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_batches, int n_ranks,
+/* `all`: by every rank, for the split that is to come; else each process's first. */
+static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_batches, bool all,
                               struct split_plan *s)
 {
     *s = (struct split_plan){0};
@@ -79,8 +80,8 @@ static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_ba
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     BST_TRY(bst_memory_plan(t, batch, micro_batches, s));
     BST_TRY(refuse_far_over(t, s));
-    BST_TRY(bst_ranks_do(t, n_ranks, compile_job, s));
-    /* Ranks are alike. */
+    BST_TRY(all ? bst_ranks_all(t, compile_job, s) : bst_ranks_first(t, compile_job, s));
+    /* Ranks are alike; where machines are not, this is of the one that needs most. */
     s->need = t->ranks[0].need;
     return bst_memory_check(t, s);
 }
@@ -88,8 +89,10 @@ static enum bst_err make_plan(struct bst_trainer *t, int64_t batch, int micro_ba
 enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_batches,
                               struct bst_rank_memory *out)
 {
+    const struct crew_request r = {.op = CREW_PLAN, .u.split = {batch, micro_batches}};
     struct split_plan s = {0};
-    enum bst_err err = make_plan(t, batch, micro_batches, 1, &s);
+    BST_TRY(bst_crew_lead(t, &r));
+    enum bst_err err = make_plan(t, batch, micro_batches, false, &s);
     if (!err || (err == BST_E_NOMEM && s.need.arena))
         bst_memory_table(t, &s, out);
     return err;
@@ -98,7 +101,7 @@ enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_ba
 /* k micro-batches of this size a rank. */
 static enum bst_err plan_of_micro(struct bst_trainer *t, int micro, int k, struct split_plan *s)
 {
-    return make_plan(t, (int64_t)micro * k * t->cfg.ranks, k, 1, s);
+    return make_plan(t, (int64_t)micro * k * t->cfg.ranks, k, false, s);
 }
 
 /* An arena is all but linear in the micro-batch: a straight line between what fits and what does
@@ -117,11 +120,13 @@ static int next_micro(const struct bst_trainer *t, const struct bst_memory_point
 
 enum bst_err bst_trainer_largest(struct bst_trainer *t, int most, int k, int *out)
 {
+    const struct crew_request r = {.op = CREW_LARGEST, .u.largest = {most, k}};
     struct split_plan s = {0};
     struct bst_memory_point fits = {0}, fails = {0};
     *out = 0;
     if (most < 1)
         return bst_fail(BST_E_ARG, "a largest micro-batch of %d", most);
+    BST_TRY(bst_crew_lead(t, &r));
     for (int n = most, tries = 1; fits.batch + 1 != fails.batch && fits.batch < most; tries++) {
         enum bst_err err = plan_of_micro(t, n, k, &s);
         if (err && err != BST_E_NOMEM)
@@ -204,9 +209,9 @@ static enum bst_err swap_back(struct bst_trainer *t, enum bst_err why)
     strncpy(text, bst_err_text(), sizeof text - 1);
     text[sizeof text - 1] = '\0';
     struct split_plan old = t->plan;
-    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, drop_job, NULL);
+    enum bst_err err = bst_ranks_all(t, drop_job, NULL);
     if (!err && old.split.batch)
-        err = bst_ranks_do(t, t->cfg.ranks, swap_job, &old);
+        err = bst_ranks_all(t, swap_job, &old);
     if (err) {
         t->plan = (struct split_plan){0};
         return bst_fail_in(err, "%s; and going back failed", text);
@@ -214,19 +219,27 @@ static enum bst_err swap_back(struct bst_trainer *t, enum bst_err why)
     return bst_fail(why, "%s", text);
 }
 
-enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch, int micro_batches,
-                                   double *replan_seconds)
+enum bst_err bst_swap_split(struct bst_trainer *t, int64_t batch, int micro_batches,
+                            double *replan_seconds)
 {
     struct split_plan s;
     double start = bst_clock_now();
     if (t->cfg.plan_only)
         return bst_fail(BST_E_STATE, "this trainer only plans");
-    BST_TRY(make_plan(t, batch, micro_batches, t->cfg.ranks, &s));
-    enum bst_err err = bst_ranks_do(t, t->cfg.ranks, swap_job, &s);
+    BST_TRY(make_plan(t, batch, micro_batches, true, &s));
+    enum bst_err err = bst_ranks_all(t, swap_job, &s);
     if (err)
         return swap_back(t, err);
     t->plan = s;
     if (replan_seconds)
         *replan_seconds = bst_clock_now() - start;
     return BST_OK;
+}
+
+enum bst_err bst_trainer_set_split(struct bst_trainer *t, int64_t batch, int micro_batches,
+                                   double *replan_seconds)
+{
+    const struct crew_request r = {.op = CREW_SPLIT, .u.split = {batch, micro_batches}};
+    BST_TRY(bst_crew_lead(t, &r));
+    return bst_swap_split(t, batch, micro_batches, replan_seconds);
 }

@@ -28,15 +28,20 @@ struct bst_optim_cfg {
     double trust;                 /* lars: η */
 };
 
+struct bst_cluster;
+
 struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's life */
     const struct bst_net *net;
     struct bst_net_cfg
         net_cfg; /* height, width, in_channels, classes of 0: as the data have them */
     const struct bst_backend *backend;
-    int ranks;
-    const char *const *devices; /* by rank: number or UUID; NULL: rank r has device r */
-    double wait_seconds;        /* for a device or another rank that does not answer; 0: 60 */
-    int threads;                /* a rank; 0: cores divided among ranks */
+    int ranks;                   /* of the whole run */
+    struct bst_cluster *cluster; /* NULL: all are this process's; else dealt in equal parts */
+    /* This process's, by rank: number or UUID; NULL: rank r has device r, counted from the first
+     * process of its machine. */
+    const char *const *devices;
+    double wait_seconds; /* for a device or another rank that does not answer; 0: 60 */
+    int threads;         /* a rank; 0: cores divided among ranks */
     enum bst_precision precision;
     bool capture;  /* the backend may keep what an update asks of a device, and repeat it */
     bool autotune; /* the backend may choose by measured time, see bst_trainer_choices() */
@@ -124,11 +129,20 @@ BST_MUST_USE enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg,
                                            struct bst_trainer **out);
 void bst_trainer_close(struct bst_trainer *t);
 
+/* Of several processes the first one's session calls what follows. The others give this call alone:
+ * it makes the same calls as they are made there, until the trainer is closed there, and then it is
+ * for the caller to close. BST_E_PEER: the first process, or another, is lost.
+ *
+ * A call gives the same result and error on all. What reads rank 0's state (saving, hashes, norms,
+ * keeping) is the first process's own affair: it can be had when the others are lost. */
+BST_MUST_USE enum bst_err bst_trainer_follow(struct bst_trainer *t);
+int bst_trainer_ranks_here(const struct bst_trainer *t);
+
 /* Bytes a rank would need for this split, without allocating; the plan itself is kept for the
  * change that may follow. BST_E_NOMEM (with both sizes in the text) when it exceeds the limit. */
 BST_MUST_USE enum bst_err bst_trainer_plan(struct bst_trainer *t, int64_t batch, int micro_batches,
                                            struct bst_rank_memory *out);
-/* Another limit than the configuration's, for the plans made from now on. */
+/* Another limit than the configuration's, for the plans made from now on; not with a cluster. */
 void bst_trainer_set_limit(struct bst_trainer *t, uint64_t bytes);
 /* Largest micro-batch of which k a rank fit, 1 … most; 0 and BST_E_NOMEM when none does. */
 BST_MUST_USE enum bst_err bst_trainer_largest(struct bst_trainer *t, int most, int k, int *out);

@@ -3,9 +3,18 @@
 #include <string.h>
 
 #include "core/base/alloc.h"
+#include "core/base/log.h"
 #include "core/train/host.h"
 #include "core/train/rank.h"
 #include "core/tune/loss_scale.h"
+
+/* A rank's end of what all ranks meet in by the host's means. */
+static struct bst_comm *host_end(const struct rank *k)
+{
+    const struct bst_trainer *t = k->t;
+    const int i = k->rank - t->first;
+    return t->wide ? bst_comm_wide_at(t->wide, i) : bst_comm_local_at(t->group, i);
+}
 
 static enum bst_err alloc_blocks(struct rank *k)
 {
@@ -25,8 +34,9 @@ static enum bst_err open_job(struct rank *k, void *arg)
 {
     (void)arg;
     const struct bst_train_cfg *t = &k->t->cfg;
-    struct bst_be_cfg cfg = {.rank = k->rank,
-                             .device = t->devices ? t->devices[k->rank] : NULL,
+    const int here = k->rank - k->t->first;
+    struct bst_be_cfg cfg = {.rank = k->t->on_host * k->t->ranks_here + here,
+                             .device = t->devices ? t->devices[here] : NULL,
                              .wait_seconds = t->wait_seconds,
                              .threads = k->t->threads,
                              .precision = t->precision,
@@ -83,7 +93,7 @@ static enum bst_err close_job(struct rank *k, void *arg)
     bst_param_table_free(k->params);
     bst_free(k->sum_squares);
     bst_free(k->spans);
-    k->comm = bst_comm_local_at(k->t->group, k->rank);
+    k->comm = host_end(k);
     bst_comm_device_close(k->device_comm);
     if (k->be)
         b->close(k->be);
@@ -95,7 +105,7 @@ static enum bst_err close_job(struct rank *k, void *arg)
 static enum bst_err choose_threads(struct bst_trainer *t)
 {
     int cores = bst_host_cores();
-    t->threads = t->cfg.threads > 0 ? t->cfg.threads : cores / t->cfg.ranks;
+    t->threads = t->cfg.threads > 0 ? t->cfg.threads : cores / (t->ranks_here * t->sharing);
     if (t->threads < 1)
         t->threads = 1;
     if (omp_get_thread_limit() < t->threads)
@@ -142,10 +152,15 @@ static void limit_by_devices(struct bst_trainer *t)
     uint64_t least = UINT64_MAX;
     if (t->cfg.memory_per_rank || !t->cfg.backend->memory)
         return;
-    for (int r = 0; r < (t->cfg.plan_only ? 1 : t->cfg.ranks); r++)
+    for (int r = 0; r < (t->cfg.plan_only ? 1 : t->ranks_here); r++)
         if (t->ranks[r].device_free < least)
             least = t->ranks[r].device_free;
     t->limit = least / 16 * 15;
+}
+
+static const struct bst_device_info *device_of(const struct bst_trainer *t, int rank)
+{
+    return t->wide ? &t->shown[rank].info : &t->ranks[rank].info;
 }
 
 /* However they were named. */
@@ -153,22 +168,26 @@ static enum bst_err check_devices(const struct bst_trainer *t)
 {
     for (int r = 1; r < t->cfg.ranks; r++)
         for (int q = 0; q < r; q++)
-            if (t->ranks[r].info.uuid[0] && !strcmp(t->ranks[r].info.uuid, t->ranks[q].info.uuid))
+            if (device_of(t, r)->uuid[0] && !strcmp(device_of(t, r)->uuid, device_of(t, q)->uuid))
                 return bst_fail(BST_E_ARG, "ranks %d and %d are both to have %s", q, r,
-                                t->ranks[r].info.uuid);
+                                device_of(t, r)->uuid);
     return BST_OK;
+}
+
+/* Ranks are alike: of a trainer that only plans the first one does it for all. */
+static enum bst_err on_all(struct bst_trainer *t, rank_job *job)
+{
+    return t->cfg.plan_only ? bst_ranks_do(t, 1, job, NULL) : bst_ranks_all(t, job, NULL);
 }
 
 static enum bst_err open_ranks(struct bst_trainer *t)
 {
-    int n = t->cfg.plan_only ? 1 : t->cfg.ranks;
-    BST_TRY(choose_threads(t));
-    BST_TRY(bst_ranks_start(t));
-    /* Ranks are alike: the first one plans for all. */
-    BST_TRY(bst_ranks_do(t, n, open_job, NULL));
+    BST_TRY(on_all(t, open_job));
+    BST_TRY(bst_crew_show_devices(t));
     BST_TRY(check_devices(t));
-    BST_TRY(bst_ranks_do(t, n, build_job, NULL));
+    BST_TRY(on_all(t, build_job));
     limit_by_devices(t);
+    BST_TRY(bst_crew_least_limit(t));
     BST_TRY(bst_groups_resolve(t));
     const struct bst_param_table *p = t->ranks[0].params;
     int n_blocks = bst_optimizer_info(t->cfg.optim.kind)->n_blocks;
@@ -177,7 +196,7 @@ static enum bst_err open_ranks(struct bst_trainer *t)
     t->layers = bst_xcalloc((size_t)p->n_trained + 1, sizeof *t->layers);
     for (int i = 0; i < p->n_trained; i++)
         t->layers[i].name = p->slots[i].name;
-    return t->cfg.plan_only ? BST_OK : bst_ranks_do(t, t->cfg.ranks, blocks_job, NULL);
+    return t->cfg.plan_only ? BST_OK : bst_ranks_all(t, blocks_job, NULL);
 }
 
 static enum bst_err check_optim(const struct bst_train_cfg *cfg)
@@ -204,44 +223,92 @@ static enum bst_err check_precision(const struct bst_train_cfg *cfg)
                           cfg->backend->name, bst_precision_name(cfg->precision));
 }
 
+static void make_ranks(struct bst_trainer *t)
+{
+    int on_host = 1; /* processes */
+    t->ranks_here = t->cfg.ranks;
+    t->sharing = 1;
+    if (t->cfg.cluster) {
+        const struct bst_cluster_info *info = bst_cluster_info(t->cfg.cluster);
+        t->ranks_here = t->cfg.ranks / info->n_processes;
+        t->first = info->process * t->ranks_here;
+        t->on_host = info->on_host;
+        on_host = info->n_on_host;
+    }
+    t->limit = t->cfg.memory_per_rank ? t->cfg.memory_per_rank
+                                      : bst_trainer_memory_default(t->ranks_here * on_host);
+    t->group = bst_comm_local_new(t->ranks_here);
+    t->ranks = bst_xcalloc((size_t)t->ranks_here, sizeof *t->ranks);
+    for (int r = 0; r < t->ranks_here; r++) {
+        t->ranks[r].t = t;
+        t->ranks[r].rank = t->first + r;
+    }
+}
+
+/* All that a process can do without the others. */
+static enum bst_err open_here(struct bst_trainer *t)
+{
+    enum bst_err err = bst_trace_open(t);
+    if (!err)
+        err = bst_dataset_open(&t->cfg.data, &t->data);
+    if (err == BST_E_CORRUPT || err == BST_E_NOTFOUND)
+        return bst_fail_in(err, "BST-504");
+    if (!err)
+        err = fit_net(t);
+    if (err)
+        return err;
+    t->order = bst_order_new(t->data, BST_TRAIN, t->cfg.shuffle, t->cfg.seed);
+    BST_TRY(choose_threads(t));
+    return bst_ranks_start(t);
+}
+
+static enum bst_err open_all(struct bst_trainer *t)
+{
+    BST_TRY(bst_crew_join(t));
+    for (int r = 0; r < t->ranks_here; r++)
+        t->ranks[r].comm = host_end(&t->ranks[r]);
+    BST_TRY(bst_ranks_agree(t, open_here(t)));
+    BST_TRY(bst_crew_same_data(t));
+    return open_ranks(t);
+}
+
+static enum bst_err check_ranks(const struct bst_train_cfg *cfg)
+{
+    int n = cfg->cluster ? bst_cluster_info(cfg->cluster)->n_processes : 1;
+    if (cfg->ranks < 1 || cfg->ranks > 256)
+        return bst_fail(BST_E_RANGE, "%d ranks; 1 to 256 are possible", cfg->ranks);
+    if (cfg->ranks % n || (n > 1 && cfg->ranks / n > BST_WIDE_LOCAL))
+        return bst_fail(BST_E_ARG,
+                        "devices.count: %d devices cannot be dealt in equal parts to %d processes",
+                        cfg->ranks, n);
+    if (cfg->cluster && cfg->trace_path)
+        return bst_fail(BST_E_UNSUPPORTED,
+                        "samples are traced by one process, and this run has several");
+    return BST_OK;
+}
+
 enum bst_err bst_trainer_open(const struct bst_train_cfg *cfg, struct bst_trainer **out)
 {
     *out = NULL;
     BST_TRY(check_precision(cfg));
     BST_TRY(check_optim(cfg));
-    if (cfg->ranks < 1 || cfg->ranks > 256)
-        return bst_fail(BST_E_RANGE, "%d ranks; 1 to 256 are possible", cfg->ranks);
+    BST_TRY(check_ranks(cfg));
     struct bst_trainer *t = bst_xalloc(sizeof *t);
     t->cfg = *cfg;
-    t->limit = cfg->memory_per_rank ? cfg->memory_per_rank : bst_trainer_memory_default(cfg->ranks);
     t->scales_loss = cfg->precision == BST_PRECISION_FP16 && cfg->backend->commit;
     t->commits.loss_scale = t->scales_loss ? BST_LOSS_SCALE_START : 1;
-    t->group = bst_comm_local_new(cfg->ranks);
-    t->ranks = bst_xcalloc((size_t)cfg->ranks, sizeof *t->ranks);
-    for (int r = 0; r < cfg->ranks; r++) {
-        t->ranks[r].t = t;
-        t->ranks[r].rank = r;
-        t->ranks[r].comm = bst_comm_local_at(t->group, r);
-    }
+    t->trace_fd = -1;
+    make_ranks(t);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->posted, NULL);
     pthread_cond_init(&t->done, NULL);
     t->cfg.data.input = cfg->net->input;
-    enum bst_err err = bst_trace_open(t);
-    if (!err)
-        err = bst_dataset_open(&t->cfg.data, &t->data);
-    if (err == BST_E_CORRUPT || err == BST_E_NOTFOUND)
-        err = bst_fail_in(err, "BST-504");
-    if (!err)
-        err = fit_net(t);
-    if (!err)
-        t->order = bst_order_new(t->data, BST_TRAIN, cfg->shuffle, cfg->seed);
-    if (!err)
-        err = open_ranks(t);
+    enum bst_err err = open_all(t);
     if (err) {
         bst_trainer_close(t);
         return err;
     }
+    t->opened = true;
     *out = t;
     return BST_OK;
 }
@@ -250,8 +317,12 @@ void bst_trainer_close(struct bst_trainer *t)
 {
     if (!t)
         return;
+    const struct crew_request over = {.op = CREW_CLOSE};
     int n_started = 0;
-    while (n_started < t->cfg.ranks && t->ranks[n_started].started)
+    /* Whoever cannot be told any more is not there to be told. */
+    if (t->opened && bst_crew_lead(t, &over))
+        bst_log(BST_LOG_WARN, "%s", bst_err_text());
+    while (n_started < t->ranks_here && t->ranks[n_started].started)
         n_started++;
     if (bst_ranks_do(t, n_started, close_job, NULL))
         BST_ASSERT(!"closing a rank cannot fail");
@@ -259,6 +330,7 @@ void bst_trainer_close(struct bst_trainer *t)
     bst_order_free(t->order);
     bst_dataset_close(t->data);
     bst_trace_close(t);
+    bst_comm_wide_free(t->wide);
     bst_comm_local_free(t->group);
     pthread_cond_destroy(&t->done);
     pthread_cond_destroy(&t->posted);
@@ -266,6 +338,7 @@ void bst_trainer_close(struct bst_trainer *t)
     bst_free(t->factor);
     bst_free(t->runs);
     bst_free(t->layers);
+    bst_free(t->shown);
     bst_free(t->ranks);
     bst_free(t);
 }
@@ -317,9 +390,17 @@ static enum bst_err take_choices_job(struct rank *k, void *arg)
 
 void bst_trainer_take_choices(struct bst_trainer *t, const char *text)
 {
+    const struct crew_request r = {.op = CREW_CHOICES, .u.bytes = strlen(text) + 1};
     char *copy = bst_xstrdup(text);
-    if (t->cfg.backend->take_choices && bst_ranks_do(t, t->cfg.ranks, take_choices_job, copy))
-        BST_ASSERT(!"taking what was chosen cannot fail");
+    enum bst_err err = BST_OK;
+    if (t->cfg.backend->take_choices) {
+        err = bst_crew_lead(t, &r);
+        if (!err && t->wide && t->first == 0)
+            err = bst_cluster_tell(t->cfg.cluster, text, r.u.bytes);
+        if (!err)
+            err = bst_ranks_all(t, take_choices_job, copy);
+    }
+    BST_ASSERT(!err || err == BST_E_PEER); /* taking them cannot fail; whoever is next finds that */
     bst_free(copy);
 }
 
@@ -377,13 +458,18 @@ void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_m
 {
     BST_ASSERT(rank >= 0 && rank < t->cfg.ranks);
     bst_memory_table(t, &t->plan, out);
-    out->held = t->ranks[rank].held;
+    out->held = t->wide ? t->shown[rank].held : t->ranks[rank].held;
 }
 
 void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device_info *out)
 {
     BST_ASSERT(rank >= 0 && rank < t->cfg.ranks);
-    *out = t->ranks[rank].info;
+    *out = *device_of(t, rank);
+}
+
+int bst_trainer_ranks_here(const struct bst_trainer *t)
+{
+    return t->ranks_here;
 }
 
 static enum bst_err hold_job(struct rank *k, void *arg)
@@ -400,10 +486,12 @@ static enum bst_err hold_job(struct rank *k, void *arg)
 
 enum bst_err bst_trainer_hold(struct bst_trainer *t)
 {
+    const struct crew_request r = {.op = CREW_HOLD};
     bool back = false;
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
-    BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
+    BST_TRY(bst_crew_lead(t, &r));
+    BST_TRY(bst_ranks_all(t, hold_job, &back));
     t->hold_commits = t->commits;
     t->have_hold = true;
     return BST_OK;
@@ -411,11 +499,13 @@ enum bst_err bst_trainer_hold(struct bst_trainer *t)
 
 enum bst_err bst_trainer_rewind(struct bst_trainer *t)
 {
+    const struct crew_request r = {.op = CREW_REWIND};
     bool back = true;
     if (!t->have_hold)
         return bst_fail(BST_E_STATE, "no earlier state is held");
+    BST_TRY(bst_crew_lead(t, &r));
     t->commits = t->hold_commits;
-    BST_TRY(bst_ranks_do(t, t->cfg.ranks, hold_job, &back));
+    BST_TRY(bst_ranks_all(t, hold_job, &back));
     t->weight_norms = false;
     atomic_store(&t->broken, false);
     return BST_OK;

@@ -11,7 +11,7 @@ struct job {
     const struct bst_update_req *req;
     const atomic_int *stop;
     double targets; /* of the whole update: labels that count; with images its samples */
-    struct bst_update_result *out; /* written by rank 0, as is what follows */
+    struct bst_update_result *out; /* written by the process's first rank, as is what follows */
     struct bst_commit_state after;
 };
 
@@ -295,7 +295,7 @@ static enum bst_err finish(struct rank *k, struct job *job, const double *tally)
         BST_TRY(k->comm->ops->settle(k->comm));
         BST_TRY(k->t->cfg.backend->commit ? commit_there(k, &c, drop) : commit_here(k, &c, drop));
     }
-    if (k->rank == 0) {
+    if (bst_rank_is_first(k)) {
         report(k, job, &c, tally);
         job->after = c.after;
     }
@@ -360,8 +360,10 @@ enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_r
 {
     double start = bst_clock_now();
     struct job job = {.req = req, .stop = stop, .targets = (double)req->batch, .out = out};
+    const struct crew_request r = {.op = CREW_UPDATE, .u.update = *req};
     *out = (struct bst_update_result){0};
     BST_TRY(check_req(t, req));
+    BST_TRY(bst_crew_lead(t, &r));
     if (bst_dataset_info(t->data)->streams) {
         int64_t tokens, targets;
         bst_order_count(t->order, req->first, req->batch, &tokens, &targets);
@@ -369,9 +371,12 @@ enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_r
     }
     const struct split_plan *s = &t->plan;
     if (s->asked_batch != req->batch || s->asked_micros != req->micro_batches)
-        BST_TRY(bst_trainer_set_split(t, req->batch, req->micro_batches, NULL));
+        BST_TRY(bst_swap_split(t, req->batch, req->micro_batches, NULL));
     bst_trace_room(t, req->batch);
-    BST_TRY(bst_ranks_do(t, t->cfg.ranks, update_job, &job));
+    t->stop = stop;
+    enum bst_err err = bst_ranks_all(t, update_job, &job);
+    t->stop = NULL;
+    BST_TRY(err);
     if (!req->only_matmul) {
         t->commits = job.after;
         t->weight_norms = false;

@@ -9,7 +9,7 @@ enum bst_fault_verdict {
     BST_FAULT_RETRY,   /* memory: nothing was changed; the same again, with less or later */
     BST_FAULT_DROP,    /* the update is dropped, for nothing has moved, and taken again */
     BST_FAULT_RESTART, /* of the process, from the last checkpoint: this one's context is lost */
-    BST_FAULT_STOP,    /* the device is lost: the run ends, and needs another one */
+    BST_FAULT_STOP,    /* a device or a process is lost: the run ends, and needs another one */
 };
 
 struct bst_fault_rule {
@@ -18,7 +18,7 @@ struct bst_fault_rule {
     enum bst_diag code;
 };
 
-/* NULL: no failure of a device. */
+/* NULL: no failure of a device or a process. */
 const struct bst_fault_rule *bst_fault_rule(enum bst_err err);
 
 /* An update that failed this often in a row is not taken again. */
