@@ -9,6 +9,8 @@
 #include "core/run/find_start.h"
 #include "tui/cli_run.h"
 
+enum { UPDATE_AT = 10 };
+
 static void progress(void *arg, const char *text)
 {
     const struct tui_call *c = arg;
@@ -29,7 +31,7 @@ static void print_rows(const struct tui_call *c, const struct bst_fit_result *r)
         const struct bst_fit_row *row = &r->rows[i];
         char rate[32] = "", bytes[32] = "";
         if (row->rate > 0)
-            bst_num_brief(row->rate, 4, rate);
+            bst_text_rate(row->rate, rate);
         if (row->planned)
             bst_text_bytes(row->planned, bytes);
         fprintf(c->out, "%12" PRId64 "  %12s  %14s%s\n", row->micro,
@@ -41,7 +43,7 @@ static void print_rows(const struct tui_call *c, const struct bst_fit_result *r)
 /* What a whole update of the preset's batch would take, by the micro-batch that was timed. */
 static void print_update(const struct tui_call *c, const struct bst_fit_result *r)
 {
-    char all[32], bytes[32];
+    char all[32], bytes[32], text[200];
     if (!(r->update_seconds > 0))
         return;
     for (int i = 0; i < r->n_rows; i++) {
@@ -50,10 +52,12 @@ static void print_update(const struct tui_call *c, const struct bst_fit_result *
             continue;
         bst_clock_span_fine(r->update_seconds, all, sizeof all);
         bst_text_bytes(row->planned, bytes);
-        fprintf(c->out,
-                "update    about %s: %" PRIu64 " micro-batches a device (%.3g s for %" PRId64
-                ", measured), %.2g s for the rest; %s a device\n",
-                all, r->split.accumulate, row->micro_seconds, row->micro, row->rest_seconds, bytes);
+        snprintf(text, sizeof text,
+                 "about %s: %" PRIu64 " micro-batches a device (%.3g s for %" PRId64
+                 ", measured), %.2g s for the rest; %s a device",
+                 all, r->split.accumulate, row->micro_seconds, row->micro, row->rest_seconds,
+                 bytes);
+        tui_print_text(c->out, text, UPDATE_AT, fprintf(c->out, "%-*s", UPDATE_AT, "update"));
     }
 }
 
@@ -78,9 +82,11 @@ static void print_result(const struct tui_call *c, const struct bst_fit_result *
                 "uneven    %" PRId64 " to %" PRId64
                 " failed although larger ones ran: memory here is not monotone in the batch\n",
                 r->hole_least, r->hole_greatest);
-    if (r->fastest >= 0)
-        fprintf(c->out, "fastest   %" PRId64 ": %.4g samples/s\n", r->rows[r->fastest].micro,
-                r->rows[r->fastest].rate);
+    if (r->fastest >= 0) {
+        char rate[32];
+        bst_text_rate(r->rows[r->fastest].rate, rate);
+        fprintf(c->out, "fastest   %" PRId64 ": %s samples/s\n", r->rows[r->fastest].micro, rate);
+    }
     if (r->knee >= 0)
         fprintf(c->out, "knee      %" PRId64 ": %s\n", r->rows[r->knee].micro,
                 r->knee == r->fastest ? "every doubling up to it gave 5 % more or better"

@@ -142,6 +142,11 @@ bool bst_text_is_name(const char *s)
     return true;
 }
 
+void bst_text_rate(double rate, char out[32])
+{
+    snprintf(out, 32, rate < 1000 ? "%.4g" : "%.0f", rate);
+}
+
 void bst_text_bytes(uint64_t bytes, char out[32])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -146,8 +146,11 @@ static enum bst_err measure_row(struct fit *s, int64_t micro)
     row->rate = got.rate;
     row->micro_seconds = got.micro_seconds;
     row->rest_seconds = got.rest_seconds;
-    if (!err)
-        bst_find_say(s->f, "micro-batch %" PRId64 ": %.4g samples/s", micro, got.rate);
+    if (!err) {
+        char rate[32];
+        bst_text_rate(got.rate, rate);
+        bst_find_say(s->f, "micro-batch %" PRId64 ": %s samples/s", micro, rate);
+    }
     return BST_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
+#include "core/base/text.h"
 #include "core/run/find.h"
 
 void bst_fit_describe(const struct bst_fit_result *r, struct bst_sb *out)
@@ -13,9 +14,10 @@ void bst_fit_describe(const struct bst_fit_result *r, struct bst_sb *out)
     }
     bst_sb_addf(out, "largest micro-batch %" PRId64 "%s", r->largest,
                 r->largest == r->most ? " (no larger one was tried)" : "");
-    if (r->fastest >= 0)
-        bst_sb_addf(out, ", fastest %" PRId64 " at %.4g samples/s", r->rows[r->fastest].micro,
-                    r->rows[r->fastest].rate);
+    if (r->fastest >= 0) {
+        bst_text_rate(r->rows[r->fastest].rate, span);
+        bst_sb_addf(out, ", fastest %" PRId64 " at %s samples/s", r->rows[r->fastest].micro, span);
+    }
     if (r->knee >= 0)
         bst_sb_addf(out, ", knee %" PRId64, r->rows[r->knee].micro);
     if (r->split.batch)
