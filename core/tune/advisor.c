@@ -418,17 +418,20 @@ static void take_loss(struct bst_advisor *a, const struct bst_advice_update *u)
 {
     if (!isfinite(u->loss) || !(u->loss > 0))
         return;
+    const double block = fmax(block_least, block_part * a->set.dataset);
     a->block_sum += u->loss * u->samples;
     a->block_samples += u->samples;
-    if (a->block_samples < fmax(block_least, block_part * a->set.dataset))
+    if (a->block_samples < block)
         return;
+    /* After a resume the first loss seen is not the run's first. */
+    bool first = u->epoch * a->set.dataset - a->block_samples <= block;
     if (a->n_blocks == BST_ADVICE_LOSSES)
         memmove(a->blocks, a->blocks + 1, (BST_ADVICE_LOSSES - 1) * sizeof *a->blocks);
     else
         a->n_blocks++;
     double mean = a->block_sum / a->block_samples;
     a->blocks[a->n_blocks - 1] = mean;
-    if (!(a->first_loss > 0))
+    if (!(a->first_loss > 0) && first)
         a->first_loss = mean;
     a->worst_loss = fmax(a->worst_loss, mean);
     a->block_sum = a->block_samples = 0;

@@ -196,6 +196,19 @@ static void loss_above_start(void **state)
     assert_none(&r);
 }
 
+/* A resumed run has not started where it goes on: what it was at first nobody knows. */
+static void a_resume_is_no_start(void **state)
+{
+    (void)state;
+    struct run r;
+    begin(&r, usual());
+    r.update = 350;
+    healthy(&r, 0.5);
+    for (int i = 0; i < 16; i++)
+        step(&r, 3.5, 1);
+    assert_none(&r);
+}
+
 static void slow_fall(void **state)
 {
     (void)state;
@@ -509,6 +522,7 @@ int main(void)
         cmocka_unit_test(a_real_healthy_run_gets_none),
         cmocka_unit_test(early_oscillation),
         cmocka_unit_test(loss_above_start),
+        cmocka_unit_test(a_resume_is_no_start),
         cmocka_unit_test(slow_fall),
         cmocka_unit_test(step_large),
         cmocka_unit_test(eval_stalls),
