@@ -226,8 +226,9 @@ enum bst_err bst_start_fit(struct bst_trainer *t, const struct bst_plan_env *env
     if (err != BST_E_NOMEM || live->accumulate || live->split.micro <= 1)
         return err;
     err = bst_trainer_largest_micro(t, (int)live->split.micro, &fit);
-    if (err)
-        return bst_fail_in(err, "BST-201: not even one sample at a time fits, devices.memory");
+    if (err == BST_E_NOMEM)
+        return bst_fail_in(err, "BST-201: not even one sample at a time fits (devices.memory)");
+    BST_TRY(err);
     known.fit = (uint64_t)fit;
     BST_TRY(bst_plan_split(live, &known));
     return bst_trainer_plan(t, (int64_t)live->batch, (int)live->split.accumulate, &m);

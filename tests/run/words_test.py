@@ -86,6 +86,8 @@ def what_has_no_room_is_said_at_the_start():
         rc, out, err = p.cli(*args, *args_of({**TINY, "global_batch_size": 2561}))
         check(rc == 2 and "BST-203: global_batch_size: a batch of 2561 samples is more than the whole run's 2560" in err, f"{rc} {err}")
         check(not (p.path / "n").exists(), "something is left of it")
+        rc, out, err = p.cli(*args, *args_of({**TINY, "devices.memory": "1MiB", "model.width": 64}))
+        check(rc == 1 and "BST-201: not even one sample at a time fits (devices.memory): " in err and " needs " in err, f"{rc} {err}")
         p.start("whole", global_batch_size=2560).end()
         for some, said in (({"warmup_steps": 80}, "the run's 2560 samples end within its warm-up of 2560; for all of the schedule "
                                                   "--set warmup_steps=8"),
