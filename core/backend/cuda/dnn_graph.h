@@ -13,6 +13,12 @@
 
 #include "core/base/err.h"
 
+/* cuDNN loads NVRTC anew for every engine that it would have to compile, and gives it back, of
+ * which some 70 kB stay behind each time: held for the life of the process, it is loaded once, and
+ * a plan in 16 bits takes seconds, not half a minute. False: it is not on this machine, and there
+ * are no such engines. Whoever makes what plans are for holds it. */
+bool cuda_dnn_hold_nvrtc(void);
+
 /* What plans are made for: the device of a handle, or properties as JSON (cuDNN ≥ 9.8), for which
  * no device and no driver is needed. */
 BST_MUST_USE enum bst_err cuda_dnn_device_of(cudnnHandle_t handle, cudnnBackendDescriptor_t *out);

@@ -1,6 +1,9 @@
 /* Devices and plans as text, and running a plan. */
 #include "core/backend/cuda/dnn_graph.h"
 
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "core/base/alloc.h"
@@ -12,13 +15,32 @@ void cuda_dnn_version(char out[32])
     snprintf(out, 32, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
+static void *nvrtc;
+
+static void load_nvrtc(void)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
+    nvrtc = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+}
+
+bool cuda_dnn_hold_nvrtc(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, load_nvrtc);
+    return nvrtc;
+}
+
 static enum bst_err device(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                            int64_t n, const void *values, cudnnBackendDescriptor_t *out)
 {
     cudnnBackendDescriptor_t d = NULL;
-    cudnnStatus_t s = cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d);
 
     *out = NULL;
+    cuda_dnn_hold_nvrtc();
+    cudnnStatus_t s = cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d);
     if (s == CUDNN_STATUS_SUCCESS)
         s = cudnnBackendSetAttribute(d, name, type, n, values);
     if (s == CUDNN_STATUS_SUCCESS)

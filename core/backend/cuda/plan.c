@@ -31,16 +31,6 @@ void cuda_plan_close(struct bst_be *be)
 
 enum { SHARED_UNUSED_MOST = 32 };
 
-/* cuDNN loads NVRTC anew for every engine that it would have to compile, and gives it back: held,
- * it is loaded once, and a plan in 16 bits takes seconds, not half a minute. Without it there are
- * no such engines. */
-static bool hold_nvrtc(void)
-{
-    char name[32];
-    snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
-    return dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-}
-
 /* What cuDNN compiles for a device it hands to the driver, to be laid out. Where there is none ours
  * takes it, under the driver's name: it knows no device. */
 static bool hold_driver(void)
@@ -74,7 +64,7 @@ static enum bst_err ask_cudnn(struct bst_be *be, const struct question *q, struc
     struct cuda_dnn_plan p = {0};
 
     if (!be->device_props) {
-        be->compiles = hold_nvrtc() & hold_driver();
+        be->compiles = cuda_dnn_hold_nvrtc() && hold_driver();
         BST_TRY(cuda_dnn_device_parse(be->plan_for.properties, be->plan_for.n_properties,
                                       &be->device_props));
     }
