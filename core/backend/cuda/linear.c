@@ -90,14 +90,16 @@ static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
 {
     const struct layer l = layer_of_fwd(p, in);
     const bool bias = in->n_src > 2;
+    const enum kern_type result = cuda_seq_type(be, cuda_dst_shape(p, in, 0));
     const struct cuda_product_ask ask = {
         .transpose_a = !l.in_out,
         .bias = bias,
-        .result = cuda_seq_type(be, cuda_dst_shape(p, in, 0)),
+        .result = result,
         .m = l.out,
         .n = l.rows,
         .k = l.in,
         .skip_a = cuda_is_mixed(be) ? 0 : l.first_row * l.in,
+        .skip_d = bias && result == KERN_F32 ? l.first_row : 0, /* a bias is to be aligned as D */
     };
     const bool wide[2] = {cuda_is_mixed(be), is_wide(be, cuda_src_shape(p, in, 0))};
 
