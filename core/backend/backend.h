@@ -202,7 +202,9 @@ struct bst_backend {
 
     /* All of that as one, put on the queue (commit.h); NULL: the caller does it piece by piece.
      * committed() waits for it, once for each. What the last one left may be set in between: it is
-     * {1, 0, 0} at first. */
+     * {1, 0, 0} at first. commit_room() takes what commits of that many need at the start, where
+     * being out of memory is still no loss: by the time of a commit other ranks have moved. */
+    enum bst_err (*commit_room)(struct bst_be *be, int n_params, int n_spans);
     enum bst_err (*commit)(struct bst_be *be, const struct bst_commit *how);
     enum bst_err (*committed)(struct bst_be *be, struct bst_commit_result *out);
     enum bst_err (*set_commit_state)(struct bst_be *be, const struct bst_commit_state *s);

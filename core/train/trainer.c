@@ -70,6 +70,9 @@ static enum bst_err blocks_job(struct rank *k, void *arg)
     (void)arg;
     k->spans = bst_xcalloc((size_t)k->t->n_runs + 1, sizeof *k->spans);
     BST_TRY(alloc_blocks(k));
+    const struct bst_backend *b = k->t->cfg.backend;
+    if (b->commit_room)
+        BST_TRY(b->commit_room(k->be, k->params->n_trained, k->t->n_runs));
     if (k->rank == 0)
         BST_TRY(bst_init_all(k));
     return bst_state_share(k, NULL);

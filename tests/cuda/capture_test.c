@@ -163,8 +163,10 @@ static void another_arena_is_captured_anew(void **state)
 /* What cannot be captured, or made a graph of, is asked for one by one. */
 static void a_refused_capture_is_no_failure(void **state)
 {
-    static const char *const faults[] = {"cudaStreamBeginCapture:1+:900",
-                                         "cudaGraphInstantiate:1+:2", "cudaGraphInstantiate:2:2"};
+    static const char *const faults[] = {
+        "cudaStreamBeginCapture:1+:900", "cudaStreamEndCapture:1+:901", "cudaStreamEndCapture:2:2",
+        "cudaGraphInstantiate:1+:2",     "cudaGraphInstantiate:2:2",
+    };
 
     (void)state;
     for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++) {

@@ -163,6 +163,14 @@ cudaError_t capture_forbids_thread(void)
     return e;
 }
 
+bool capture_is_open_here(void)
+{
+    const struct CUgraph_st *g = open_captures;
+    while (g && !pthread_equal(g->thread, pthread_self()))
+        g = g->next_open;
+    return g;
+}
+
 cudaError_t capture_forbids_legacy(struct CUstream_st *s)
 {
     if (!s->is_default)
@@ -229,20 +237,29 @@ static void close_capture(struct CUgraph_st *g)
     }
 }
 
+static void discard_capture(struct CUgraph_st *g)
+{
+    close_capture(g);
+    graph_unref(g);
+}
+
 void fake_captures_reset(void)
 {
-    while (open_captures) {
-        struct CUgraph_st *g = open_captures;
-        close_capture(g);
-        graph_unref(g);
-    }
+    while (open_captures)
+        discard_capture(open_captures);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-    FAKE_API(fake_stream_device(stream));
+    fake_lock();
     struct CUstream_st *s = stream_of(stream);
+    cudaError_t injected = fake_begin(__func__, fake_stream_device(stream));
     *graph = NULL;
+    if (injected) {
+        if (s && s->capture && s->is_origin) /* an end that fails is one all the same */
+            discard_capture(s->capture);
+        return fake_return(injected, fake_stream_device(stream));
+    }
     if (!s || !s->capture)
         return fake_return(s ? cudaErrorIllegalState : cudaErrorInvalidResourceHandle, -1);
     struct CUgraph_st *g = s->capture;

@@ -152,26 +152,42 @@ static void filter_at(const struct geometry *g, const float *x, float *dw, const
 
 enum kind { FORWARD, DATA, FILTER };
 
+static void convolve_image(const struct geometry *g, enum kind kind, float *x, float *w, float *y,
+                           int64_t n)
+{
+    for (int64_t p = 0; p < g->P; p++)
+        for (int64_t q = 0; q < g->Q; q++) {
+            float *at_y = y + ((n * g->P + p) * g->Q + q) * g->K;
+            for (int64_t r = 0; r < g->R; r++)
+                for (int64_t s = 0; s < g->S; s++) {
+                    const float *at_x = input_at(g, x, n, p, q, r, s);
+                    float *at_w = w + (r * g->S + s) * g->C * g->K;
+                    if (!at_x)
+                        continue;
+                    if (kind == FORWARD)
+                        forward_at(g, at_x, at_w, at_y);
+                    else if (kind == DATA)
+                        data_at(g, x + (at_x - x), at_w, at_y);
+                    else
+                        filter_at(g, at_x, at_w, at_y);
+                }
+        }
+}
+
+/* A filter's gradient is a sum over all positions of all images: in parts, as engines have it, for
+ * a single sum in fp32 would be off by its length. */
 static void convolve(const struct geometry *g, enum kind kind, float *x, float *w, float *y)
 {
-    for (int64_t n = 0; n < g->N; n++)
-        for (int64_t p = 0; p < g->P; p++)
-            for (int64_t q = 0; q < g->Q; q++) {
-                float *at_y = y + ((n * g->P + p) * g->Q + q) * g->K;
-                for (int64_t r = 0; r < g->R; r++)
-                    for (int64_t s = 0; s < g->S; s++) {
-                        const float *at_x = input_at(g, x, n, p, q, r, s);
-                        float *at_w = w + (r * g->S + s) * g->C * g->K;
-                        if (!at_x)
-                            continue;
-                        if (kind == FORWARD)
-                            forward_at(g, at_x, at_w, at_y);
-                        else if (kind == DATA)
-                            data_at(g, x + (at_x - x), at_w, at_y);
-                        else
-                            filter_at(g, at_x, at_w, at_y);
-                    }
-            }
+    const size_t count = kind == FILTER ? (size_t)(g->R * g->S * g->C * g->K) : 0;
+    float *part = count ? malloc(count * sizeof *part) : NULL;
+    for (int64_t n = 0; n < g->N; n++) {
+        if (part)
+            memset(part, 0, count * sizeof *part);
+        convolve_image(g, kind, x, part ? part : w, y, n);
+        for (size_t i = 0; i < count; i++)
+            w[i] += part[i];
+    }
+    free(part);
 }
 
 static struct geometry geometry_of(const struct tensor *x, const struct tensor *w,

@@ -65,7 +65,8 @@ struct fake_call_count {
     unsigned long n[FAKE_DEVICES_MAX];
 };
 int fake_calls_get(struct fake_call_count *out, int room);
-unsigned long fake_hits(void); /* calls since the reset that met a rule */
+unsigned long fake_hits(void);          /* calls since the reset that met a rule */
+unsigned long fake_hits_captured(void); /* of them, by a thread in the middle of a capture */
 
 /* What is alive, by kind. */
 #define FAKE_KINDS(X)                                                                              \

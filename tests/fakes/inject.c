@@ -21,7 +21,7 @@ static int n_rules;
 static _Thread_local struct fake_verdict now;
 static struct fake_call_count calls[CALLS_MAX];
 static int n_calls;
-static unsigned long n_hits;
+static unsigned long n_hits, n_hits_captured;
 
 static bool read_what(const char *text, struct fake_verdict *out)
 {
@@ -88,19 +88,29 @@ int fake_calls_get(struct fake_call_count *out, int room)
     return n;
 }
 
-unsigned long fake_hits(void)
+static unsigned long read_count(const unsigned long *count)
 {
     fake_lock();
-    unsigned long n = n_hits;
+    unsigned long n = *count;
     fake_unlock();
     return n;
+}
+
+unsigned long fake_hits(void)
+{
+    return read_count(&n_hits);
+}
+
+unsigned long fake_hits_captured(void)
+{
+    return read_count(&n_hits_captured);
 }
 
 void fake_calls_reset(void)
 {
     memset(calls, 0, sizeof calls);
     n_calls = 0;
-    n_hits = 0;
+    n_hits = n_hits_captured = 0;
 }
 
 void fake_fail_set(const char *text)
@@ -135,6 +145,7 @@ struct fake_verdict fake_judge(const char *call, int device)
         if (r->seen == r->nth || (r->onwards && r->seen > r->nth)) {
             verdict = r->verdict;
             n_hits++;
+            n_hits_captured += capture_is_open_here();
         }
     }
     if (verdict.what == FAKE_XID) {

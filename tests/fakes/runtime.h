@@ -101,6 +101,7 @@ cudaError_t capture_wait(struct CUstream_st *s, struct CUevent_st *e);
 cudaError_t capture_forbids(struct CUstream_st *s);
 cudaError_t capture_forbids_thread(void);
 cudaError_t capture_forbids_legacy(struct CUstream_st *s);
+bool capture_is_open_here(void); /* one that this thread began */
 void capture_leave(struct CUevent_st *e);
 void fake_captures_reset(void);
 void graph_unref(struct CUgraph_st *g);

@@ -56,7 +56,7 @@ struct bst_be {
     double *sums, *sums_host;     /* on the device with the partial sums behind them */
     float *sum_chunk;             /* CUDA_SUM_CHUNK bytes, made when first needed */
     struct kern_scaler *scaler;   /* on the device: what one commit leaves to the next */
-    struct cuda_update *update;   /* optim.c's, made when first needed */
+    struct cuda_update *update;   /* optim.c's */
 };
 
 /* How a tensor lies in memory. Plain is fp32 in the order of the shape; every other layout has the
@@ -261,6 +261,7 @@ enum bst_err cuda_sgd(struct bst_be *be, const struct bst_sgd *how, void *w, voi
 enum bst_err cuda_optimize(struct bst_be *be, const struct bst_optim *how,
                            const struct bst_span *spans, int n_spans,
                            const struct bst_optim_blocks *blocks);
+enum bst_err cuda_commit_room(struct bst_be *be, int n_params, int n_spans);
 enum bst_err cuda_commit(struct bst_be *be, const struct bst_commit *how);
 enum bst_err cuda_committed(struct bst_be *be, struct bst_commit_result *out);
 enum bst_err cuda_set_commit_state(struct bst_be *be, const struct bst_commit_state *s);

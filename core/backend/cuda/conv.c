@@ -111,6 +111,10 @@ static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
     w->src[1] = filter_layout(c.pad);
     w->dst[0] = cuda_layout(be->type, CUDA_PAD_NONE);
     if (in->flags & BST_IF_STATS) {
+        /* Σx² - (Σx)²/n in fp32 loses what a variance is much smaller than the mean's square by: no
+         * more than the values' own rounding in fewer bits, but all that fp32 is asked for. */
+        if (!cuda_is_mixed(be) && !be->tf32)
+            return bst_fail(BST_E_UNSUPPORTED, "cuda: sums of fp32 values beside a convolution");
         /* Two rows of floats next to each other, each of them aligned for the library. */
         if (c.y->d[1] % 4)
             return bst_fail(BST_E_UNSUPPORTED, "cuda: sums of %d channels", (int)c.y->d[1]);

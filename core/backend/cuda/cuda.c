@@ -128,6 +128,7 @@ const struct bst_backend bst_backend_cuda = {
     .sum_squares_each = cuda_sum_squares_each,
     .sgd = cuda_sgd,
     .optimize = cuda_optimize,
+    .commit_room = cuda_commit_room,
     .commit = cuda_commit,
     .committed = cuda_committed,
     .set_commit_state = cuda_set_commit_state,

@@ -23,6 +23,7 @@ struct cuda_link {
     int rank, n_ranks;
     uint64_t n_calls;
     bool is_pending; /* the last call's work may still be in the stream */
+    bool has_end;    /* `done` is behind it */
     double since;    /* when it was put there */
 };
 
@@ -109,6 +110,11 @@ static enum bst_err look(struct bst_be *be, double since, const char *what, nccl
         return broken(be, r, what);
     if (bst_clock_now() - since < be->wait_seconds)
         return BST_OK;
+    /* What is waited for is this device's own, behind a collective that everyone came to. */
+    if (l->has_end && cudaEventQuery(l->done) == cudaSuccess) {
+        l->is_pending = false;
+        return BST_OK;
+    }
     abort_comm(l);
     /* What came before the collective is not done yet: it is this device that holds up the rest. */
     if (cudaEventQuery(l->ready) == cudaErrorNotReady)
@@ -170,6 +176,7 @@ static enum bst_err begin(struct bst_be *be)
     if (!l || !l->comm)
         return bst_fail(BST_E_STATE, "a collective over a broken communicator");
     l->n_calls++;
+    l->has_end = false;
     l->since = bst_clock_now();
     return hand_over(be, TO_LINK);
 }
@@ -178,7 +185,9 @@ static enum bst_err end(struct bst_be *be, ncclResult_t r, const char *what)
 {
     be->link->is_pending = true;
     BST_TRY(settle(be, r, what));
-    return hand_over(be, FROM_LINK);
+    BST_TRY(hand_over(be, FROM_LINK));
+    be->link->has_end = true;
+    return BST_OK;
 }
 
 static enum bst_err all_reduce(struct bst_be *be, void *block, size_t bytes)

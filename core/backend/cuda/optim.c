@@ -79,8 +79,8 @@ static enum bst_err allocate(struct cuda_update *u)
     return cuda_fail(e, "room for an update's end");
 }
 
-/* Room for so many, made anew where there is less. */
-static enum bst_err reserve(struct bst_be *be, int n_params, int n_spans)
+/* Made anew where there is less. */
+enum bst_err cuda_commit_room(struct bst_be *be, int n_params, int n_spans)
 {
     struct cuda_update *u = be->update;
 
@@ -193,7 +193,7 @@ enum bst_err cuda_optimize(struct bst_be *be, const struct bst_optim *how,
                            const struct bst_span *spans, int n_spans,
                            const struct bst_optim_blocks *blocks)
 {
-    BST_TRY(reserve(be, 0, n_spans));
+    BST_TRY(cuda_commit_room(be, 0, n_spans));
     struct cuda_update *u = be->update;
     struct head *head = (struct head *)(void *)u->host;
     const struct kern_decision *given = &((const struct head *)(void *)u->device)->given;
@@ -258,7 +258,7 @@ static enum bst_err ask_back(struct bst_be *be, int n_params)
 /* The kernels keep order by the stream; nothing asks what was decided. */
 enum bst_err cuda_commit(struct bst_be *be, const struct bst_commit *how)
 {
-    BST_TRY(reserve(be, how->n_params, how->n_spans));
+    BST_TRY(cuda_commit_room(be, how->n_params, how->n_spans));
     struct cuda_update *u = be->update;
     struct kern_rules *rules = &((struct head *)(void *)u->host)->rules;
 
