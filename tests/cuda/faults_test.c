@@ -1,13 +1,15 @@
 /* cuda.faults: one injected failure at a time in a short run on two virtual devices, and what
- * becomes of the run.                                       test_cuda_faults cuda EVERY CYCLES
+ * becomes of the run.                               test_cuda_faults cuda EVERY CYCLES [FIRST]
  *
  * The table is (class of failure) x (call that can have it) x (device) x (which of its calls);
- * every EVERYth cell is tried. Each has to come to the verdict of its class (core/tune/fault.h):
+ * every EVERYth cell is tried, from number FIRST (0) on. Each has to come to the verdict of its
+ * class (core/tune/fault.h):
  *   retry, drop   the state is what it was before the step, and the same step then goes through
  *   restart       what answers is given back, and a new process goes on from the last snapshot
  *   stop          the same, on another device
  * and in each the run's last state is, bit for bit, that of the run without a failure; nothing
- * leaks; nothing takes longer than 30 s.
+ * leaks; nothing takes longer than 30 s. Memory runs out at the start and at a change of the batch
+ * alone: an update asks for none.
  * Then CYCLES times a batch that the device has no room for is asked for, refused, and an update
  * made: memory must not grow. */
 #include <signal.h>
@@ -42,6 +44,7 @@ enum group { /* of calls */
              CUBLAS = 1 << 5,
              NCCL = 1 << 6,
              COLLECTIVE = 1 << 7, /* of it */
+             CAPTURE = 1 << 8,    /* of CUDA: what a capture begins or ends with */
 };
 
 struct class
@@ -93,6 +96,9 @@ static unsigned group_of(const char *call)
         {"cudaGetDeviceProperties", 0},
         {"cudaGetError", 0},
         {"cudaGetDeviceCount", 0}, /* asks no device */
+        {"cudaStreamBeginCapture", CUDA | CAPTURE},
+        {"cudaStreamEndCapture", CUDA | CAPTURE},
+        {"cudaGraphInstantiate", CUDA | CAPTURE},
         {"cuda", CUDA},
         {"bst_", STREAM},
         /* Plans are tried one after the other. */
@@ -138,6 +144,7 @@ static enum bst_err open_run(double wait_seconds, struct bst_trainer **t)
 
     cfg.ranks = RANKS;
     cfg.wait_seconds = wait_seconds;
+    cfg.capture = true;
     return bst_trainer_open(&cfg, t);
 }
 
@@ -279,6 +286,8 @@ static bool after_failure(struct cell *c, struct bst_trainer *t, enum bst_err er
     if (!judge(c, err, i))
         return false;
     const bool here = c->class->verdict == BST_FAULT_RETRY || c->class->verdict == BST_FAULT_DROP;
+    if (c->class->verdict == BST_FAULT_RETRY && !bst_trainer_intact(t))
+        return bad(c, "out of memory with the state in two parts", i);
     if (!here || !bst_trainer_intact(t))
         return true;
     *again = true;
@@ -300,8 +309,10 @@ static bool run_steps(struct cell *c, struct bst_trainer *t)
         failed |= err != BST_OK;
         again = err != BST_OK;
     }
-    /* A plan that cannot be made gives way to the next one. */
-    const bool met = fake_hits() > 0, may_pass = group_of(c->call) & CUDNN;
+    /* A plan that cannot be made gives way to the next one, a stretch that cannot be captured to
+     * its instructions one by one. */
+    const bool met = fake_hits() > 0,
+               may_pass = group_of(c->call) & (CUDNN | CAPTURE) || fake_hits_captured() > 0;
     if (met && !failed && !may_pass)
         return bad(c, "went unnoticed", STEPS);
     /* From here on the run only closes. */
@@ -354,7 +365,7 @@ struct tally {
 };
 
 static void cells_of(const struct class *class, const struct fake_call_count *call, int every,
-                     struct tally *t)
+                     int first, struct tally *t)
 {
     for (int d = 0; d < RANKS; d++) {
         const unsigned long n = call->n[d], nth[] = {1, 2, n / 2, n > 1 ? n - 1 : 0, n};
@@ -362,18 +373,20 @@ static void cells_of(const struct class *class, const struct fake_call_count *ca
             bool known = nth[k] < 1 || nth[k] > n;
             for (size_t j = 0; j < k; j++)
                 known |= nth[j] == nth[k];
-            if (known || t->number++ % every)
+            const int number = t->number;
+            t->number += !known;
+            if (known || number < first || (number - first) % every)
                 continue;
             struct cell c = {.class = class, .device = d, .nth = nth[k]};
             snprintf(c.call, sizeof c.call, "%s", call->name);
-            t->n_failed += !try_cell(&c, t->number - 1);
+            t->n_failed += !try_cell(&c, number);
             t->n_unmet += c.is_unmet;
             t->n_tried++;
         }
     }
 }
 
-static int table(int every)
+static int table(int every, int first)
 {
     static struct fake_call_count calls[CALLS];
     const int n_calls = census(calls);
@@ -382,13 +395,43 @@ static int table(int every)
     for (int k = 0; k < N_CLASSES; k++)
         for (int i = 0; i < n_calls; i++)
             if (group_of(calls[i].name) & classes[k].groups)
-                cells_of(&classes[k], &calls[i], every, &t);
+                cells_of(&classes[k], &calls[i], every, first, &t);
     printf("%d cells of %d tried, %d failure(s), %d not met\n", t.n_tried, t.number, t.n_failed,
            t.n_unmet);
     return t.n_failed + (t.number < 1000) + (t.n_unmet > t.n_tried / 20);
 }
 
-/* --- out of memory, again and again --- */
+/* --- out of memory --- */
+
+static unsigned long n_allocations(void)
+{
+    static struct fake_call_count calls[CALLS];
+    const int n_calls = fake_calls_get(calls, CALLS);
+    unsigned long n = 0;
+
+    for (int i = 0; i < n_calls; i++)
+        for (int d = 0; d < RANKS && group_of(calls[i].name) & ALLOCATE; d++)
+            n += calls[i].n[d];
+    return n;
+}
+
+/* Not even the first one, in which a failure would find one rank further than another. */
+static int updates_take_no_memory(void)
+{
+    struct bst_trainer *t = NULL;
+
+    machine("");
+    ok(open_run(WAIT_SECONDS, &t));
+    ok(bst_trainer_set_split(t, 18, 2, NULL));
+    const unsigned long before = n_allocations();
+    for (int i = 0; i < 3; i++)
+        ok(update(t, 18 * (uint64_t)i, 18, 2));
+    const unsigned long n = n_allocations() - before;
+    bst_trainer_close(t);
+    if (n)
+        printf("%lu allocations in three updates\n", n);
+    return n != 0;
+}
 
 static long resident_pages(void)
 {
@@ -444,13 +487,15 @@ static int out_of_memory(int cycles)
 
 int main(int argc, char **argv)
 {
-    const int every = argc > 2 ? atoi(argv[2]) : 1, cycles = argc > 3 ? atoi(argv[3]) : 100;
+    const int every = argc > 2 ? atoi(argv[2]) : 1, cycles = argc > 3 ? atoi(argv[3]) : 100,
+              first = argc > 4 ? atoi(argv[4]) : 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (every < 1 || cycles < 10)
+    if (every < 1 || cycles < 10 || first < 0)
         return 2;
     int failures = !run_whole();
-    failures += table(every);
+    failures += updates_take_no_memory();
+    failures += table(every, first);
     failures += out_of_memory(cycles);
     unlink(whole.weights);
     unlink(whole.momenta);

@@ -1,51 +1,28 @@
 /* The trainer on the CUDA backend over virtual devices: test_cuda_ranks cuda WHAT
  *
- * - states: single updates from given states on 1, 2, 4 and 8 devices, loss and norm beside those
- * of ref64 from the same state on as many ranks, gradients off by no more than a few times
- * PyTorch's own error in float32.
- *
  * - free: 50 updates of resnet8 on 1, 2, 4 and 8 devices; ranks have the same bits, the loss falls,
  *   and it falls alike.
  *
- * - orders N: N orders of the streams' work, as far as events allow, give the same bits. */
+ * - orders N: N orders of the streams' work, as far as events allow, half of them with captured
+ *   stretches, give the same bits.
+ *
+ * Numbers beside PyTorch's are parity_test.c's (net.ranks.cuda.states). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "core/base/alloc.h"
-#include "core/base/io.h"
-#include "core/base/safetensors.h"
 #include "nets/nets.h"
 #include "tests/fakes/fake.h"
 #include "tests/net/parity.h"
 
-struct known {
-    struct parity_case c;
-    int updates, points, tensors;
-    const int *at;
-    const double *rows, *spread;
-    const char *const *names;
-    const double *own; /* [tensors]: error of PyTorch's float32 gradients, median of the points */
-};
-
-#include "tests/net/parity.inc"
-
-#define LOSS_ALLOWED 1e-5
-#define NORM_ALLOWED 1e-4
-#define TIMES_ALLOWED 4.0
 enum {
-    POINTS = 3,
-    MOST_TENSORS = 200,
-    PER_RANK = 8,
     FREE_BATCH = 32,
     FREE_UPDATES = 50,
-    ORDER_UPDATES = 2,
+    ORDER_UPDATES = 3, /* one as it comes, one captured, one from what was captured */
 };
 
 static const int rank_counts[] = {1, 2, 4, 8};
-static const int states_at[POINTS] = {0, 2, 5};
 
 static void devices(int n, uint64_t seed)
 {
@@ -68,144 +45,8 @@ static int leaks(const char *what)
     return n != 0;
 }
 
-struct files {
-    char folder[64], w[96], m[96], got[96], want[96];
-};
-
-static void name_files(struct files *f)
-{
-    char *paths[] = {f->w, f->m, f->got, f->want};
-
-    snprintf(f->folder, sizeof f->folder, "/tmp/bstune-ranks-XXXXXX");
-    if (!mkdtemp(f->folder)) {
-        perror(f->folder);
-        exit(1);
-    }
-    for (int i = 0; i < 4; i++)
-        snprintf(paths[i], sizeof f->w, "%s/%d.safetensors", f->folder, i);
-}
-
-/* ‖a - b‖ / ‖b‖ of tensor i. */
-static double error(struct bst_tensors *a, struct bst_tensors *b, int i)
-{
-    const struct bst_tensor *ta = bst_tensors_at(a, i), *tb = bst_tensors_at(b, i);
-    const size_t n = (size_t)tb->count;
-    double *x = bst_xcalloc(n, sizeof *x), *y = bst_xcalloc(n, sizeof *y), d = 0, norm = 0;
-
-    BST_ASSERT(!strcmp(ta->name, tb->name));
-    parity_must(bst_tensors_read(a, ta, x), ta->name);
-    parity_must(bst_tensors_read(b, tb, y), tb->name);
-    for (size_t k = 0; k < n; k++) {
-        d += (x[k] - y[k]) * (x[k] - y[k]);
-        norm += y[k] * y[k];
-    }
-    bst_free(x);
-    bst_free(y);
-    return norm > 0 ? sqrt(d / norm) : sqrt(d);
-}
-
-static int errors(const char *got, const char *want, double *out)
-{
-    struct bst_tensors *a, *b;
-
-    parity_must(bst_tensors_open(got, &a), got);
-    parity_must(bst_tensors_open(want, &b), want);
-    const int n = bst_tensors_count(b);
-    BST_ASSERT(n <= MOST_TENSORS);
-    for (int i = 0; i < n; i++)
-        out[i] = error(a, b, i);
-    bst_tensors_close(a);
-    bst_tensors_close(b);
-    return n;
-}
-
-struct pair {
-    struct parity got, want;
-    double loss, norm; /* largest relative errors so far */
-};
-
-/* One update on both from the state in w and m. */
-static void compare_update(struct pair *t, const struct files *f, int u)
-{
-    struct bst_update_result got, want;
-
-    parity_load(&t->got, f->w, f->m);
-    parity_load(&t->want, f->w, f->m);
-    got = parity_update(&t->got, u);
-    want = parity_update(&t->want, u);
-    parity_must(bst_trainer_compare_ranks(t->got.t), "ranks");
-    t->loss = fmax(t->loss, fabs(got.loss - want.loss) / want.loss);
-    t->norm = fmax(t->norm, fabs(got.grad_norm - want.grad_norm) / want.grad_norm);
-}
-
-/* The states are ref64's, rounded to floats, so that both start from the same numbers. */
-static int compare_point(struct pair *t, const struct files *f, int u, double *out)
-{
-    parity_save(&t->want, f->w, f->m);
-    parity_load(&t->got, f->w, f->m);
-    parity_save(&t->got, f->w, f->m);
-    parity_load(&t->want, f->w, f->m);
-    parity_gradient(&t->got, u);
-    parity_gradient(&t->want, u);
-    parity_save_gradient(&t->got, f->got);
-    parity_save_gradient(&t->want, f->want);
-    const int n = errors(f->got, f->want, out);
-    compare_update(t, f, u);
-    return n;
-}
-
-static double middle(double a, double b, double c)
-{
-    return fmax(fmin(a, b), fmin(fmax(a, b), c));
-}
-
-static int from_states(const struct known *k, int ranks, double times_allowed)
-{
-    static double off[POINTS][MOST_TENSORS];
-    struct parity_case c = k->c;
-    struct pair t = {.loss = 0};
-    struct files f;
-    double worst = 0;
-    int n = 0;
-
-    c.batch = PER_RANK * ranks;
-    c.micro_batches = 1;
-    name_files(&f);
-    devices(ranks, 0);
-    parity_open(&t.got, &c, "cuda", ranks);
-    parity_open(&t.want, &c, "ref64", ranks);
-    for (int u = 0, p = 0; p < POINTS; u++) {
-        if (states_at[p] == u)
-            n = compare_point(&t, &f, u, off[p++]);
-        else
-            parity_update(&t.want, u);
-    }
-    parity_close(&t.got);
-    parity_close(&t.want);
-    parity_must(bst_io_remove_tree(f.folder), f.folder);
-    for (int i = 0; i < n; i++)
-        worst = fmax(worst, middle(off[0][i], off[1][i], off[2][i]) / k->own[i]);
-    printf("%s, %d devices: loss off by %.2g (%.0g allowed), norm by %.2g, gradients %.2f times "
-           "PyTorch's error (%.0f)\n",
-           c.name, ranks, t.loss, LOSS_ALLOWED, t.norm, worst, times_allowed);
-    return !(t.loss <= LOSS_ALLOWED) + !(t.norm <= NORM_ALLOWED) + !(worst <= times_allowed) +
-           (n != k->tensors) + leaks(c.name);
-}
-
-static int states(void)
-{
-    int failures = 0;
-
-    /* The first of the three has nothing that the second has not. The last one's maps end at one
-     * pixel, where half the samples a rank make batch norm's gradients several times as uncertain
-     * as they were for PyTorch. */
-    for (int i = 0; i < 4; i++)
-        failures += from_states(&known[1], rank_counts[i], TIMES_ALLOWED);
-    return failures + from_states(&known[2], 2, 16 * TIMES_ALLOWED);
-}
-
 /* On generated images, which are at hand at once. */
-static struct bst_trainer *open_free(int ranks, uint64_t seed)
+static struct bst_trainer *open_free(int ranks, uint64_t seed, bool captures)
 {
     const struct bst_train_cfg cfg = {
         .net = bst_net_find(&net_table, "resnet8"),
@@ -223,6 +64,7 @@ static struct bst_trainer *open_free(int ranks, uint64_t seed)
         .shuffle = true,
         .seed = 1,
         .eval_batch = 16,
+        .capture = captures,
     };
     struct bst_trainer *t = NULL;
 
@@ -256,7 +98,7 @@ static int free_run(int ranks, double mean[2])
     char what[40];
 
     snprintf(what, sizeof what, "%d devices", ranks);
-    struct bst_trainer *t = open_free(ranks, 0);
+    struct bst_trainer *t = open_free(ranks, 0, false);
     mean[0] = mean[1] = 0;
     for (int u = 0; u < FREE_UPDATES; u++) {
         const double loss = free_update(t, u);
@@ -285,9 +127,9 @@ static int run_free(void)
     return failures;
 }
 
-static uint32_t hash_of(int ranks, uint64_t seed)
+static uint32_t hash_of(int ranks, uint64_t seed, bool captures)
 {
-    struct bst_trainer *t = open_free(ranks, seed);
+    struct bst_trainer *t = open_free(ranks, seed, captures);
     uint32_t hash = 0;
 
     for (int u = 0; u < ORDER_UPDATES; u++)
@@ -304,10 +146,10 @@ static int orders(int n)
     int failures = 0;
 
     for (int i = 0; i < 4; i++)
-        want[i] = hash_of(rank_counts[i], 0);
+        want[i] = hash_of(rank_counts[i], 0, false);
     for (int seed = 1; seed <= n; seed++) {
         const int i = seed % 4;
-        const uint32_t got = hash_of(rank_counts[i], (uint64_t)seed);
+        const uint32_t got = hash_of(rank_counts[i], (uint64_t)seed, seed / 4 % 2 == 1);
 
         if (got != want[i])
             printf("seed %d on %d devices: state %08x, not %08x\n", seed, rank_counts[i], got,
@@ -323,17 +165,10 @@ int main(int argc, char **argv)
     const char *what = argc > 2 ? argv[2] : "";
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (!strcmp(what, "states")) {
-        if (access("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", R_OK)) {
-            printf("Fashion-MNIST is not there (dataset-fashion-mnist)\n");
-            return 77;
-        }
-        return states() ? 1 : 0;
-    }
     if (!strcmp(what, "free"))
         return run_free() ? 1 : 0;
     if (!strcmp(what, "orders") && argc > 3)
         return orders(atoi(argv[3])) ? 1 : 0;
-    fprintf(stderr, "test_cuda_ranks cuda states|free|orders N\n");
+    fprintf(stderr, "test_cuda_ranks cuda free|orders N\n");
     return 2;
 }

@@ -57,7 +57,7 @@ static struct bst_trainer *open_one(const struct parity_case *c, const char *bac
         .net_cfg = net_of(c),
         .backend = bst_backend_find(backend),
         .ranks = ranks,
-        .threads = TEAM_OF(2),
+        .threads = TEAM_OF(ranks > 1 ? 1 : 2),
         .memory_per_rank = (uint64_t)8 << 30,
         .data = parity_data(c),
         .seed = 1,

@@ -1,9 +1,10 @@
 /* The trainer beside PyTorch, by numbers that parity.py or seq_runs.py wrote.
- *    test_net_parity BACKEND, test_net_seq_runs BACKEND
+ *    test_net_parity BACKEND, test_net_parity_ranks BACKEND, test_net_seq_runs BACKEND
  *
- * ref64: follows PyTorch's float64 for a whole run. ref, cpu: one update at a time from the states
- * of that run (which ref64 walks through again), loss and gradients against ref64 from the same
- * state, and no worse than PyTorch's float32 is against its own float64. */
+ * ref64: follows PyTorch's float64 for a whole run. ref, cpu, cuda: one update at a time from the
+ * states of that run (which ref64 walks through again), loss and gradients against ref64 from the
+ * same state, and no worse than PyTorch's float32 is against its own float64. Where ranks share the
+ * batch, all four have it in the same parts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,20 +23,25 @@ struct known {
     const double *rows;       /* [updates][2]: loss and gradient norm */
     const double *spread;     /* [updates][2]: what float64 moves when its weights are jittered */
     const char *const *names; /* [tensors], in PyTorch's order */
-    const double *own; /* [tensors]: error of PyTorch's float32 gradients, median of the points */
+    const double
+        *own;  /* [tensors]: error of PyTorch's float32 gradients, a quantile of the points */
+    int ranks; /* that share the batch */
+    double quantile;
 };
 
 #include PARITY_KNOWN
 
 #define N_KNOWN (int)(sizeof known / sizeof known[0])
 #define LOSS_ALLOWED 1e-5
+/* Twice what PyTorch's are off by where a map is a single pixel (narrow ResNet-50, 16 a rank). */
+#define STATISTICS_ALLOWED 2e-5
 #define MAX_POINTS 20
 
 static int follow(const struct known *k)
 {
     struct parity p;
     double worst = 0;
-    parity_open(&p, &k->c, "ref64", 1);
+    parity_open(&p, &k->c, "ref64", k->ranks);
     for (int u = 0; u < k->updates; u++) {
         struct bst_update_result r = parity_update(&p, u);
         double off[2] = {fabs(r.loss - k->rows[2 * u]), fabs(r.grad_norm - k->rows[2 * u + 1])};
@@ -146,7 +152,7 @@ static double compare_states(const struct known *k, const char *got, const char 
         int p = parameter_of(k, bst_tensors_at(b, i));
         double norm, off = distance(a, b, i, &norm);
         off /= norm > 0 ? norm : 1;
-        double e = off / (p >= 0 ? 1e-6 + 10 * (gradients[p] + norm_error) : 1e-5);
+        double e = off / (p >= 0 ? 1e-6 + 10 * (gradients[p] + norm_error) : STATISTICS_ALLOWED);
         if (!(e <= 1))
             printf("%s after an update: off by %.3g, its gradient by %.3g\n",
                    bst_tensors_at(b, i)->name, off, p >= 0 ? gradients[p] : 0);
@@ -172,6 +178,7 @@ static void one_update(const struct known *k, struct parity *single, struct pari
     parity_load(single, f->w32, f->m32);
     parity_load(exact, f->w32, f->m32);
     struct bst_update_result got = parity_update(single, u), want = parity_update(exact, u);
+    parity_must(bst_trainer_compare_ranks(single->t), k->c.name);
     double norm_error = fabs(got.grad_norm - want.grad_norm) / want.grad_norm;
     t->loss = fmax(t->loss, fabs(got.loss - want.loss) / fabs(want.loss));
     parity_save(single, f->w32, f->m32);
@@ -203,15 +210,17 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Of tensor i over the points: where the input of a ReLU is 0 but for rounding, an error is a
- * hundred times the usual one, with PyTorch as here, by chance. */
-static double median(const struct known *k, const double *errors, int i)
+ * hundred times the usual one, with PyTorch as here, by chance; in a deep net at half of the points
+ * and more. */
+static double typical(const struct known *k, const double *errors, int i)
 {
-    double e[MAX_POINTS];
+    double e[MAX_POINTS], at = k->quantile * (k->points - 1);
+    int low = (int)at, high = low + (low + 1 < k->points);
     BST_ASSERT(k->points <= MAX_POINTS);
     for (int p = 0; p < k->points; p++)
         e[p] = errors[p * k->tensors + i];
     qsort(e, (size_t)k->points, sizeof *e, by_size);
-    return (e[(k->points - 1) / 2] + e[k->points / 2]) / 2;
+    return e[low] + (at - low) * (e[high] - e[low]);
 }
 
 static int judge(const struct known *k, const struct tally *t)
@@ -219,7 +228,7 @@ static int judge(const struct known *k, const struct tally *t)
     double worst = 0;
     int at = 0;
     for (int i = 0; i < k->tensors; i++) {
-        double times = median(k, t->errors, i) / k->own[i];
+        double times = typical(k, t->errors, i) / k->own[i];
         if (times > worst) {
             worst = times;
             at = i;
@@ -241,9 +250,9 @@ static int one_at_a_time(const struct known *k, const char *backend)
     struct tally t = {0};
     t.errors = bst_xcalloc((size_t)k->points * (size_t)k->tensors, sizeof *t.errors);
     name_files(&f);
-    parity_open(&walk, &k->c, "ref64", 1);
-    parity_open(&exact, &k->c, "ref64", 1);
-    parity_open(&single, &k->c, backend, 1);
+    parity_open(&walk, &k->c, "ref64", k->ranks);
+    parity_open(&exact, &k->c, "ref64", k->ranks);
+    parity_open(&single, &k->c, backend, k->ranks);
     for (int u = 0, point = 0; point < k->points; u++) {
         if (k->at[point] == u) {
             parity_save(&walk, f.w, f.m);
@@ -261,6 +270,14 @@ static int one_at_a_time(const struct known *k, const char *backend)
     return failures;
 }
 
+/* The next one has the same net, and more of everything. */
+static bool is_in_the_next(int i)
+{
+    const struct parity_case *c = &known[i].c;
+    return !c->seq.length && c->smoothing == 0 && i + 1 < N_KNOWN &&
+           !strcmp(c->net, known[i + 1].c.net);
+}
+
 int main(int argc, char **argv)
 {
     const char *backend = argc > 1 ? argv[1] : "ref64";
@@ -269,15 +286,15 @@ int main(int argc, char **argv)
         printf("this build has no backend %s\n", backend);
         return 77;
     }
-    bool images = !known[0].c.seq.length;
-    if (images && access("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", R_OK)) {
+    if (!known[0].c.seq.length &&
+        access("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", R_OK)) {
         printf("Fashion-MNIST is not there (dataset-fashion-mnist)\n");
         return 77;
     }
     for (int i = 0; i < N_KNOWN; i++) {
         if (!strcmp(backend, "ref64"))
             failures += follow(&known[i]);
-        else if (i || !images) /* of the images' cases the second has all that the first has */
+        else if (!is_in_the_next(i))
             failures += one_at_a_time(&known[i], backend);
     }
     return failures ? 1 : 0;

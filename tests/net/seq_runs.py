@@ -56,7 +56,7 @@ OPTIMIZERS = {"adamw": torch.optim.AdamW, "lamb": Lamb}
 
 
 class SeqCase:
-    file = "seq_runs.inc"
+    file, ranks, quantile = "seq_runs.inc", 1, 0.5
     other = "with its plain attention, without oneDNN"
 
     def __init__(self, name, net, sizes, data, length, batch, optimizer, lr, micro=1, decay=0.01, epsilon=1e-8,
@@ -234,4 +234,4 @@ SMALL = pairs_of_cases((17, 24, 2, 3, 40), (15, 12, 12, 17), 7, 3, False)
 FULL = pairs_of_cases((67, 48, 2, 4, 100), (40, 24, 24, 40), 9, 4, True)
 
 if __name__ == "__main__":
-    sys.exit(parity.main(__doc__, SMALL, FULL))
+    sys.exit(parity.main(__doc__, SMALL, FULL, []))
