@@ -189,7 +189,7 @@ def context_lost():
     values = {**SMALL, "max_epochs": 1, "warmup_epochs": 0, "global_batch_size": 32, "seed": 5}
     with Machine() as m:
         want = m.whole(values)
-        m.env["BST_FAKE_FAIL"] = "bst_softmax@2:12:late=700"
+        m.env["BST_FAKE_FAIL"] = "bst_softmax_f32@2:12:late=700"
         code, text = m.headless(name="cut", **values)
         assert code == 1 and "BST-708" in text, (code, text)
         assert re.search(r"rank 2: GPU-[0-9a-f]{8}-.*CUDA error 700", text), text
@@ -198,7 +198,7 @@ def context_lost():
 
 
 def context_lost_in_the_console():
-    with Machine(FAIL="bst_softmax@2:9:late=719") as m:
+    with Machine(FAIL="bst_softmax_f32@2:9:late=719") as m:
         t = m.console(trains=False)
         t.wait(lambda: "BST-708" in t.text(), "the diagnostic")
         assert os.listdir(m.dir + "/checkpoints")
