@@ -27,7 +27,7 @@ set -- "$(dirname "$0")"/../../presets/*.yaml
 [ "$n" = $# ] || fail "preset list has $n lines, $# are shipped"
 said=$(clean "$usr/bin/bstune" preset list --json)
 case $said in
-*"$usr/bin/../share/bstune/presets/quickstart.yaml"*) ;;
+*"$usr/share/bstune/presets/quickstart.yaml"*) ;;
 *) fail "presets come from elsewhere: $said" ;;
 esac
 clean "$usr/bin/bstune" preset check >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
