@@ -151,12 +151,9 @@ static enum bst_err leads_to_no_room(const struct bst_plan *plan, const struct b
 /* The last step of every plan: checks, list of changes, rates before and after. */
 static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env, bool fixed)
 {
-    enum bst_diag why = BST_DIAG_NONE;
-    enum bst_err err = leads_to_no_room(plan, env, &why);
-    if (err)
-        return refuse(plan, why, err);
     BST_TRY(split_after(plan, env, fixed));
-    err = bst_plan_check(&plan->after, &why);
+    enum bst_diag why = BST_DIAG_NONE;
+    enum bst_err err = bst_plan_check(&plan->after, &why);
     if (err)
         return refuse(plan, why, err);
     const struct bst_live *b = &plan->before, *a = &plan->after;
@@ -173,6 +170,14 @@ static enum bst_err finish(struct bst_plan *plan, const struct bst_plan_env *env
         note(plan, BST_DIAG_RATE_ADAPTIVE);
     bst_plan_list_changes(plan, env->dataset);
     return BST_OK;
+}
+
+/* Of what was not in force before; the way back is open whatever it leads to. */
+static enum bst_err finish_new(struct bst_plan *plan, const struct bst_plan_env *env, bool fixed)
+{
+    enum bst_diag why = BST_DIAG_NONE;
+    enum bst_err err = leads_to_no_room(plan, env, &why);
+    return err ? refuse(plan, why, err) : finish(plan, env, fixed);
 }
 
 /* A batch counted in tokens is that of so many samples, to the nearest. */
@@ -339,7 +344,7 @@ enum bst_err bst_plan_command(const struct bst_live *now, const struct bst_comma
 {
     begin(out, now);
     BST_TRY(apply(out, cmd, env));
-    return finish(out, env, true);
+    return finish_new(out, env, true);
 }
 
 /* What preset, undo and redo have in common once `after` is filled in. */
@@ -407,7 +412,7 @@ enum bst_err bst_plan_preset(const struct bst_live *now, const struct bst_live *
         keep_rate(out, env);
     BST_TRY(take_length(out, env));
     bst_schedule_take_over(&out->after.schedule, &now->schedule, env->samples, preset->batch);
-    return finish(out, env, false);
+    return finish_new(out, env, false);
 }
 
 enum bst_err bst_plan_return(const struct bst_live *now, const struct bst_live *held,

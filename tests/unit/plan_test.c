@@ -342,6 +342,11 @@ static void a_run_has_room_for_its_batch_and_its_warmup(void **state)
     assert_int_equal(must(&now, "batch +20%", at(0)).after.batch, 307);
     assert_int_equal(must(&now, "length +1ep", at(0)).after.schedule.total, 660000);
     must_refuse(&now, "warmup +1ep", at(0), BST_DIAG_SCHEDULE_INVALID, "nothing behind it");
+    struct bst_live longer = must(&now, "length +1ep", at(0)).after;
+    struct bst_plan_env env = at(1000);
+    struct bst_plan plan;
+    assert_int_equal(bst_plan_return(&longer, &now, &env, &plan), BST_OK);
+    assert_int_equal(plan.after.schedule.total, 600000);
     now.schedule.warmup = 0;
     assert_int_equal(bst_plan_check_room(&now, 0, &why), BST_OK);
     now.batch = now.schedule.total + 1;
