@@ -27,7 +27,7 @@ def fifty_starters_one_winner():
 def names_count_up():
     with Place() as p:
         few = ["--set", "data.format=shapes", "--set", "data.train_count=64", "--set", "data.eval_count=8",
-               "--set", "data.image_size=8", "--set", "model.width=4", "--set", "max_epochs=1",
+               "--set", "data.image_size=8", "--set", "model.width=4", "--set", "max_epochs=1", "--set", "global_batch_size=64",
                "--set", "warmup_epochs=0", "--set", "devices.threads=1"]
         for _ in range(2):
             rc, out, err = p.cli("run", "quickstart", "--headless", *few)
