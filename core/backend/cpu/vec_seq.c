@@ -69,7 +69,8 @@ BODY exp8(v8 *x)
     v8 p = (((0.0013814770f * r + 0.0083687380f) * r + 0.041668385f) * r + 0.16666521f) * r +
            0.49999994f;
     v8 e = (r * r) * p + r + 1.0f;
-    v8i bits = (v8i)e + (((v8i)t - (int32_t)0x4b400000) << 23);
+    /* Unsigned: what is cut off below, and NaN, have an n past what the exponent can take. */
+    v8u bits = (v8u)e + (((v8u)t - 0x4b400000u) << 23);
 
     *x = KEEP((v8)bits, ~(v8i)(in < -87.3f));
 }
