@@ -196,11 +196,11 @@ static void print_wide_row(FILE *out, const struct bst_mem_report *report,
     print_bytes(out, row->rewind, 8);
     print_bytes(out, row->activations, 11);
     print_bytes(out, row->recomputation, 13);
+    print_bytes(out, row->data, gpu ? 6 : 7);
     if (gpu) {
         print_bytes(out, row->workspace - row->scratch, 10);
         print_bytes(out, row->scratch, 8);
     } else {
-        print_bytes(out, row->data, 7);
         print_bytes(out, row->workspace, 9);
     }
     print_bytes(out, row->total, 9);
@@ -218,7 +218,7 @@ static void print_wide(FILE *out, const struct bst_mem_report *r)
         out,
         "   batch    micro  %srecompute     parameters gradients optimizer   rewind activations "
         "recomputation%s     total  fits    work  textbook   error\n",
-        gpu ? "type  " : "", gpu ? " transients  scratch" : "    data workspace");
+        gpu ? "type  " : "", gpu ? "   data transients  scratch" : "    data workspace");
     for (int i = 0; i < r->n_rows; i++)
         print_wide_row(out, r, &r->rows[i]);
 }
@@ -235,11 +235,11 @@ static void print_narrow_row(FILE *out, const struct bst_mem_report *r,
     }
     print_bytes(out, row->activations, gpu ? 8 : 11);
     print_bytes(out, row->recomputation, gpu ? 8 : 10);
+    print_bytes(out, row->data, 6);
     if (gpu) {
         print_bytes(out, row->workspace - row->scratch, 8);
         print_bytes(out, row->scratch, 7);
     } else {
-        print_bytes(out, row->data, 6);
         print_bytes(out, row->workspace, 9);
     }
     print_bytes(out, row->total, gpu ? 8 : 9);
@@ -287,7 +287,7 @@ static void print_narrow(FILE *out, const struct bst_mem_report *r, int columns)
     const struct bst_mem_row *shown = NULL;
     fprintf(
         out,
-        gpu ? "  batch   micro   activ.  recomp.  transi. scratch    total fit    work\n"
+        gpu ? "  batch   micro   activ.  recomp.   data  transi. scratch    total fit    work\n"
             : "   batch    micro activations recomputed   data workspace     total fit    work\n");
     for (int i = 0, next; i < r->n_rows; i = next) {
         next = group_end(r, i);
@@ -370,7 +370,7 @@ static void print_gpu_notes(FILE *out, const struct bst_mem_report *r, int colum
                "instruction needs at which most is in use: cuDNN's workspace for the plan it puts "
                "first, asked of cuDNN for each convolution and, in 16 bits, each attention, and "
                "room for what is rounded and for sums; "
-               "transients are what lives within an update.");
+               "transients are what lives within an update, data two batches as they are sent.");
     print_note(out, columns,
                "estimated: work, the price of recomputation; textbook, which knows the number of "
                "parameters only; in linear layers the 4 MiB that cuBLASLt may take at most.");

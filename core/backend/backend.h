@@ -13,18 +13,12 @@
 #include "core/backend/precision.h"
 #include "core/graph/compile.h"
 
-struct bst_step_result {
-    double loss_sum;      /* over targets, not averaged */
-    int64_t correct;      /* top-1 */
-    double pair_loss_sum; /* of the second loss, over samples; 0 where the net has none */
-    int64_t pair_correct;
-    int64_t targets; /* labels that counted: samples, or positions that are not ignored */
-    int64_t exact;   /* samples that have targets, and whose every one is right */
-};
-
 #define BST_LABEL_IGNORED (-100) /* a position that has no target; PyTorch's number */
 
-/* What an update gives to its instructions. Host memory, valid until bst_program_run() returns. */
+enum { BST_STEP_SLOTS = 2 }; /* steps without a result that may be on their way at once */
+
+/* What an update gives to its instructions. Host memory, valid until bst_program_run() returns; of
+ * a step without a result until steps_left() says so. */
 struct bst_step {
     const uint8_t *images;                   /* [n, H, W, C] */
     const int32_t *labels;                   /* [n], of sequences [n, T] */
@@ -41,7 +35,13 @@ struct bst_step {
     double label_smoothing;
     bool accumulate;                /* add to the parameter gradients instead of overwriting */
     bool only_matmul;               /* bench: run nothing but convolutions and linear layers */
-    struct bst_step_result *result; /* added to */
+    struct bst_step_result *result; /* added to; NULL, of a backend with commit(): what the program
+                                       comes to is kept, and comes back with the commit */
+    /* Without a result: the block from alloc_host() that the arrays above lie in, and device memory
+     * of BST_STEP_SLOTS · input_bytes(block_bytes) that it is copied to beside the work. */
+    const void *block;
+    size_t block_bytes;
+    void *input;
 };
 
 /* SGD as PyTorch writes it:
@@ -102,6 +102,7 @@ struct bst_link_ops {
     enum bst_err (*join)(struct bst_be *be, const struct bst_link_cfg *cfg); /* all ranks at once */
     void (*leave)(struct bst_be *be, bool broken); /* broken: without the others */
     bool (*intact)(const struct bst_be *be);
+    enum bst_err (*owed)(struct bst_be *be); /* why it was left, where no call has said so yet */
     /* In place. Sums have the same bits on every rank. */
     enum bst_err (*all_reduce)(struct bst_be *be, void *block, size_t bytes);
     enum bst_err (*broadcast)(struct bst_be *be, void *block, size_t bytes, int root);
@@ -151,9 +152,19 @@ struct bst_backend {
                              int to, int *next);
 
     /* A backend with a queue: run() has asked, and this waits, and adds to step->result what the
-     * instructions left for it. Everything else has happened when it returns. NULL: so has run().
-     */
+     * instructions left for it. Everything else has happened when it returns. Without a result it
+     * only marks the step's end. NULL: so has run(). */
     enum bst_err (*finish)(struct bst_be *be, const struct bst_step *step);
+    /* Before the first instruction, of a step without a result: its block is on its way. Fewer than
+     * BST_STEP_SLOTS are left then. */
+    enum bst_err (*begin)(struct bst_be *be, const struct bst_step *step);
+    /* Until no more than so many of the steps without a result are still being worked on; the
+     * blocks of the others are their owner's again. */
+    enum bst_err (*steps_left)(struct bst_be *be, int most);
+    /* Host memory that the device copies from by itself (page-locked); NULL: any is as good. */
+    enum bst_err (*alloc_host)(struct bst_be *be, size_t bytes, void **out);
+    void (*free_host)(struct bst_be *be, void *p, size_t bytes);
+    size_t (*input_bytes)(size_t block_bytes);
 
     /* Bytes between the host and the device's memory; NULL: it is the host's, and both are a copy.
      */
@@ -201,12 +212,21 @@ struct bst_backend {
                              const struct bst_optim_blocks *blocks);
 
     /* All of that as one, put on the queue (commit.h); NULL: the caller does it piece by piece.
-     * committed() waits for it, once for each. What the last one left may be set in between: it is
-     * {1, 0, 0} at first. commit_room() takes what commits of that many need at the start, where
-     * being out of memory is still no loss: by the time of a commit other ranks have moved. */
+     * committed() waits for the oldest, once for each; BST_COMMITS may be on their way. What the
+     * last one left may be set where none is: it is {1, 0, 0} at first. commit_room() takes what
+     * commits of that many need at the start, where being out of memory is still no loss: by the
+     * time of a commit other ranks have moved. */
     enum bst_err (*commit_room)(struct bst_be *be, int n_params, int n_spans);
     enum bst_err (*commit)(struct bst_be *be, const struct bst_commit *how);
     enum bst_err (*committed)(struct bst_be *be, struct bst_commit_result *out);
+    /* The squared norm of the spans' gradients as they are at this place of the queue: comes back
+     * with the next commit, which is of the same spans. */
+    enum bst_err (*measure)(struct bst_be *be, const struct bst_commit *how);
+    /* copy(), put on the queue. */
+    enum bst_err (*copy_later)(struct bst_be *be, void *dst, const void *src, size_t bytes);
+    /* After a failure: leaves the link, broken as it may be, and every commit that was not asked
+     * for yet. Those that have not happened by now will not. */
+    void (*forget)(struct bst_be *be);
     enum bst_err (*set_commit_state)(struct bst_be *be, const struct bst_commit_state *s);
 };
 

@@ -1,7 +1,8 @@
 /* The end of an update as one call, for a backend that has a queue: norms of the reduced gradients
  * and whether they may be used, clipping, the optimizer, running statistics and the loss scale, in
  * that order and with no decision by the host. Every rank works on the same bits and comes to the
- * same result.
+ * same result. It may be asked for before the collectives in front of it are through: once a rank
+ * has left one of them, commits behind it move nothing.
  *
  * Loss scaling is PyTorch's GradScaler: the loss's gradient is multiplied by the scale, everything
  * behind the reduction is unscaled. It is on where activations are fp16. */
@@ -10,6 +11,17 @@
 
 #include "core/backend/optim.h"
 #include "core/graph/program.h"
+
+enum { BST_COMMITS = 3 }; /* that may be on their way at once */
+
+struct bst_step_result {
+    double loss_sum;      /* over targets, not averaged */
+    int64_t correct;      /* top-1 */
+    double pair_loss_sum; /* of the second loss, over samples; 0 where the net has none */
+    int64_t pair_correct;
+    int64_t targets; /* labels that counted: samples, or positions that are not ignored */
+    int64_t exact;   /* samples that have targets, and whose every one is right */
+};
 
 /* What one commit leaves to the next. Checkpoints hold it. */
 struct bst_commit_state {
@@ -30,10 +42,11 @@ struct bst_commit {
     struct bst_optim_blocks blocks;
     double momentum_factor; /* v is multiplied by it first */
     double max_grad_norm;   /* 0: no clipping */
-    const void *staged;     /* statistics that become the net's own */
+    /* Statistics that become the net's own. Where they are not finite the update is skipped
+     * whatever its gradients, and the loss scale stays. */
+    const void *staged;
     void *statistics;
     size_t state_bytes;
-    bool drop; /* not to be used whatever the gradients: skipped, and the loss scale stays */
 };
 
 struct bst_commit_result {
@@ -44,6 +57,10 @@ struct bst_commit_result {
     double loss_scale;             /* that this update had */
     double *sum_squares;           /* the caller's, n_params: unscaled */
     struct bst_commit_state after; /* a skipped update leaves `steps` as it was */
+    struct bst_step_result step;   /* of this rank's steps without a result since the first that did
+                                      not accumulate */
+    double part_squares;           /* measure()'s, still scaled; 0: it was not called */
+    double busy_seconds;           /* from the first of those steps to the end of the last */
 };
 
 #endif

@@ -50,7 +50,10 @@ enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_progr
                              int to, const atomic_int *stop)
 {
     char text[512];
-    enum bst_err err = run_all(b, p, m, step, from, to, stop);
+    enum bst_err err = b->begin && !step->result ? b->begin(p->be, step) : BST_OK;
+
+    if (!err)
+        err = run_all(b, p, m, step, from, to, stop);
 
     if (!b->finish)
         return err;

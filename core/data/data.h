@@ -163,6 +163,10 @@ struct bst_loader_cfg {
     int max_batch; /* largest range */
     int slots;     /* ranges in flight; ≥ 2 overlaps loading with training */
     int threads;
+    /* Whose alloc_host() the slots are from, on whose thread the loader is made and freed; NULL, or
+     * one that has none: bst_alloc(). */
+    const struct bst_backend *backend;
+    struct bst_be *be;
 };
 
 struct bst_batch {
@@ -176,6 +180,8 @@ struct bst_batch {
     int n;
     int n_bad; /* substituted because they could not be read */
     int slot;
+    const void *block; /* all of the above, in one piece; its size is the same for every batch */
+    size_t block_bytes;
 };
 
 struct bst_loader;

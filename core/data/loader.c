@@ -54,7 +54,7 @@ struct bst_loader {
     struct bst_loader_cfg cfg;
     const struct bst_data_info *info;
     struct bst_order *order;
-    size_t sample_bytes, block_bytes;
+    size_t sample_bytes, block_bytes, slot_bytes;
     void *block; /* of all slots */
     struct slot *slots;
     int chunk; /* items a thread takes at a time */
@@ -310,14 +310,29 @@ static void carve_slot(struct slot *s, const struct carve *c, bool sequences, ui
         s->pair = next_part(&at, c->length);
 }
 
+static enum bst_err alloc_block(const struct bst_loader_cfg *cfg, size_t bytes, void **out)
+{
+    return cfg->backend && cfg->backend->alloc_host ? cfg->backend->alloc_host(cfg->be, bytes, out)
+                                                    : bst_alloc(bytes, out);
+}
+
+static void free_block(struct bst_loader *l)
+{
+    if (l->block && l->cfg.backend && l->cfg.backend->free_host)
+        l->cfg.backend->free_host(l->cfg.be, l->block, l->block_bytes);
+    else
+        bst_alloc_free(l->block, l->block_bytes);
+}
+
 /* One block for all slots. */
 static enum bst_err carve_slots(struct bst_loader *l)
 {
     struct carve c;
     if (!plan_carve(&l->cfg, &c))
         return bst_fail(BST_E_NOMEM, "loader: a batch of more bytes than can be");
-    BST_TRY(bst_alloc(c.block, &l->block));
+    BST_TRY(alloc_block(&l->cfg, c.block, &l->block));
     l->block_bytes = c.block;
+    l->slot_bytes = c.slot;
     for (int i = 0; i < l->cfg.slots; i++)
         carve_slot(&l->slots[i], &c, l->info->streams, (uint8_t *)l->block + (size_t)i * c.slot);
     return BST_OK;
@@ -376,7 +391,7 @@ void bst_loader_free(struct bst_loader *l)
         pthread_join(l->threads[i], NULL);
     for (int i = 0; i < l->cfg.slots; i++)
         bst_free(l->slots[i].bad);
-    bst_alloc_free(l->block, l->block_bytes);
+    free_block(l);
     pthread_cond_destroy(&l->filled);
     pthread_cond_destroy(&l->work);
     pthread_mutex_destroy(&l->lock);
@@ -512,7 +527,9 @@ static struct bst_batch batch_of(const struct bst_loader *l, const struct slot *
                           .index = s->index,
                           .n = s->n,
                           .n_bad = s->n_bad,
-                          .slot = (int)(s - l->slots)};
+                          .slot = (int)(s - l->slots),
+                          .block = s->images,
+                          .block_bytes = l->slot_bytes};
     for (int k = 0; k < info->streams; k++) {
         b.tokens[k] = s->tokens[k];
         b.lengths[k] = info->padded ? s->lengths[k] : NULL;

@@ -312,17 +312,40 @@ static void do_checkpoint(struct bst_session *s)
     answer_all(s, s->checkpoint_for, &s->n_checkpoint_for, "done", BST_DIAG_NONE, text);
 }
 
-static bool checkpoint_due(const struct bst_session *s)
+static bool checkpoint_due_at(const struct bst_session *s, uint64_t samples)
 {
-    bool marked = s->at.samples >= s->at.next_checkpoint || s->folder.save;
+    bool marked = samples >= s->at.next_checkpoint || s->folder.save;
     return (marked && bst_clock_now() >= s->save_again) || s->n_checkpoint_for;
 }
 
+static bool checkpoint_due(const struct bst_session *s)
+{
+    return checkpoint_due_at(s, s->at.samples);
+}
+
 /* At its mark, and at the end of the run whatever the mark; never when the preset says never. */
+static bool eval_due_at(const struct bst_session *s, uint64_t samples)
+{
+    bool last = samples >= s->live.schedule.total && s->at.last_eval < samples;
+    return s->n_eval_for || (s->eval_every && (samples >= s->at.next_eval || last));
+}
+
 static bool eval_due(const struct bst_session *s)
 {
-    bool last = s->at.samples >= s->live.schedule.total && s->at.last_eval < s->at.samples;
-    return s->n_eval_for || (s->eval_every && (s->at.samples >= s->at.next_eval || last));
+    return eval_due_at(s, s->at.samples);
+}
+
+/* What is due behind the updates that are on their way, but another update, waits for them. */
+static enum bst_err settle_for_others(struct bst_session *s)
+{
+    uint64_t samples = bst_session_sent_to(s);
+    bool more = !asked_to_end(s) && !s->stopping && !s->lost && !s->paused && !s->find_waiting &&
+                !s->autopilot[0] && s->next_replay == s->n_replay &&
+                (!s->cfg.first_command || s->first_given) && samples < s->live.schedule.total;
+    if (more && !eval_due_at(s, samples) && !checkpoint_due_at(s, samples) &&
+        !bst_session_planned_due(s, samples))
+        return BST_OK;
+    return bst_session_settle(s);
 }
 
 static void wait_paused(struct bst_session *s)
@@ -341,9 +364,10 @@ static enum bst_err turn(struct bst_session *s)
 {
     bool due = (eval_due(s) || checkpoint_due(s)) && !s->paused;
     /* What is due belongs to the settings before the next change. */
-    bst_session_commands(s, due && !s->pending);
+    BST_TRY(bst_session_commands(s, due && !s->pending));
     if (s->stopping || s->lost)
         return BST_OK;
+    BST_TRY(settle_for_others(s));
     if (!s->pending && (s->n_eval_for || (!s->paused && eval_due(s))))
         BST_TRY(do_eval(s));
     bool hurry = s->n_checkpoint_for || (s->folder.save && checkpoint_due(s));
@@ -370,8 +394,9 @@ static enum bst_err train(struct bst_session *s)
         /* First: the launcher's signal to the others is then no wish that this run should end. */
         if (s->cfg.crew)
             BST_TRY(bst_cluster_check(s->cfg.crew));
+        BST_TRY(settle_for_others(s));
         if (asked_to_end(s) || s->stopping)
-            return BST_OK;
+            return bst_session_settle(s);
         if (s->lost)
             return bst_fail(BST_E_STATE, "a rewind was written down and could not be done");
         /* Before the end is looked at: a change put back may move it. */

@@ -60,6 +60,11 @@ struct bst_planned { /* a change that the preset asks for */
     int change;      /* index in preset.changes */
 };
 
+struct bst_session_sent { /* an update that is on its way */
+    struct bst_update_req req;
+    struct bst_split split;
+};
+
 struct bst_session {
     struct bst_session_cfg cfg;
     struct bst_preset preset; /* as started */
@@ -80,7 +85,9 @@ struct bst_session {
     struct bst_plan_env env; /* samples and fit are filled in when it is used */
     struct bst_live live, live_start;
     struct bst_undo undo;
-    struct bst_progress at;
+    struct bst_progress at; /* behind the last update whose result is there */
+    struct bst_session_sent sent[BST_UPDATES_LATE + 1]; /* behind it, in order */
+    int n_sent;
     uint64_t eval_every, checkpoint_every; /* samples; 0: never */
     double opened;                         /* monotonic */
 
@@ -164,8 +171,13 @@ void bst_session_folder_close(struct bst_session *s);
  * said. An error: it could not be, which is said too and is no reason to stop training. */
 enum bst_err bst_session_folder_look(struct bst_session *s, bool at_once);
 
-/* session_update.c: one update, its metrics, and the read back of a change. */
+/* session_update.c: one update, its metrics, and the read back of a change. Where devices have
+ * queues it may still be on its way when the function returns, and what is seen to is the result of
+ * an earlier one; the first update under a change is waited for. */
 BST_MUST_USE enum bst_err bst_session_update(struct bst_session *s);
+/* Until none is on its way: before anything looks at the state, or at where the run stands. */
+BST_MUST_USE enum bst_err bst_session_settle(struct bst_session *s);
+uint64_t bst_session_sent_to(const struct bst_session *s); /* samples, behind the last one sent */
 BST_MUST_USE enum bst_err bst_session_eval(struct bst_session *s);
 
 /* session_fault.c: an update failed. BST_OK: nothing has moved, and it is taken again. */
@@ -232,6 +244,7 @@ void bst_session_hint_rewind(const struct bst_session *s, const struct bst_propo
 BST_MUST_USE enum bst_err bst_session_plan_changes(struct bst_session *s);
 /* Makes those that are due; replaying: those of a process before, which are only counted. */
 void bst_session_planned(struct bst_session *s, bool replaying);
+bool bst_session_planned_due(const struct bst_session *s, uint64_t samples);
 /* At the end of the run: says which were never due. */
 void bst_session_planned_end(struct bst_session *s);
 
@@ -246,7 +259,7 @@ void bst_session_find_drop(struct bst_session *s, const char *why);
 
 /* session_command.c: what the socket brings. */
 void bst_session_take(struct bst_session *s, const struct bst_inbound *in);
-void bst_session_commands(struct bst_session *s, bool urgent_only);
+BST_MUST_USE enum bst_err bst_session_commands(struct bst_session *s, bool urgent_only);
 /* The one that came with the start, once everything before it is in force. */
 void bst_session_first_command(struct bst_session *s);
 void bst_session_answer(struct bst_session *s, const struct bst_inbound *in,

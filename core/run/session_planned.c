@@ -44,6 +44,12 @@ void bst_session_planned(struct bst_session *s, bool replaying)
     }
 }
 
+bool bst_session_planned_due(const struct bst_session *s, uint64_t samples)
+{
+    uint64_t i = s->at.next_planned;
+    return i < (uint64_t)s->preset.changes.n && s->planned[i].at <= samples;
+}
+
 void bst_session_planned_end(struct bst_session *s)
 {
     for (uint64_t i = s->at.next_planned; i < (uint64_t)s->preset.changes.n; i++)

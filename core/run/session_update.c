@@ -107,7 +107,8 @@ static enum bst_err count_nonfinite(struct bst_session *s, const struct bst_upda
     bst_session_note(s, BST_DIAG_NONFINITE_GRADIENT, "update %llu is not finite%s%s, skipped%s",
                      (unsigned long long)s->at.update, res->first_nonfinite ? ", first in " : "",
                      res->first_nonfinite ? res->first_nonfinite : "", scale);
-    if (s->at.nonfinite_row < NONFINITE_ENDS)
+    /* Those that were on their way by then only add to it. */
+    if (s->at.nonfinite_row != NONFINITE_ENDS)
         return BST_OK;
     bst_session_note(s, BST_DIAG_TEN_NONFINITE, "%d updates in a row were not finite",
                      s->at.nonfinite_row);
@@ -180,19 +181,114 @@ static void follow_loss(struct bst_session *s, double loss)
             isfinite(s->loss_mean) ? s->loss_mean + LOSS_SHARE * (loss - s->loss_mean) : loss;
 }
 
-enum bst_err bst_session_update(struct bst_session *s)
+/* An update that has happened. */
+static enum bst_err see_to(struct bst_session *s, const struct bst_session_sent *u,
+                           const struct bst_update_result *res)
+{
+    const struct bst_update_req *req = &u->req;
+    s->n_dropped = 0;
+    s->at.update++;
+    s->at.samples += u->split.batch;
+    /* A skipped update has left the velocities alone. */
+    if (!res->skipped)
+        s->at.momentum_factor = 1;
+    follow_loss(s, res->loss);
+    if (s->pending)
+        bst_session_confirm(s, req, &u->split, res);
+    /* A change that could not be kept took its update with it. */
+    if (s->at.update != req->update)
+        return BST_OK;
+    write_update(s, req, &u->split, res);
+    if (res->alone)
+        bst_session_note(s, BST_DIAG_NONE,
+                         "update %llu: a device failed before it could say its loss; what is shown "
+                         "is that of the first device alone",
+                         (unsigned long long)s->at.update);
+    bst_session_noise_add(s, res);
+    watch_metrics(s);
+    watch_update(s, res);
+    say_bad_samples(s);
+    show_update(s, req, res);
+    return count_nonfinite(s, res);
+}
+
+/* --- updates on their way --- */
+
+uint64_t bst_session_sent_to(const struct bst_session *s)
+{
+    uint64_t samples = s->at.samples;
+    for (int i = 0; i < s->n_sent; i++)
+        samples += s->sent[i].split.batch;
+    return samples;
+}
+
+static enum bst_err take_oldest(struct bst_session *s)
 {
     struct bst_update_result res;
-    struct bst_split split;
-    struct bst_update_req req;
-    s->find_cut = false;
-    BST_TRY(bst_request_make(&s->live, s->at.samples, s->live.schedule.total, s->at.update + 1,
-                             &split, &req));
-    req.nesterov = s->preset.nesterov;
-    req.momentum_factor = s->at.momentum_factor;
-    req.noise = bst_session_noise_wanted(s);
+    const struct bst_session_sent u = s->sent[0];
     bst_server_busy(s->server, true);
-    enum bst_err err = bst_trainer_update(s->trainer, &req, &s->interrupt, &res);
+    enum bst_err err = bst_trainer_take(s->trainer, &res);
+    bst_server_busy(s->server, false);
+    if (err) {
+        s->n_sent = 0;
+        return bst_session_fault(s, err);
+    }
+    memmove(s->sent, s->sent + 1, (size_t)--s->n_sent * sizeof *s->sent);
+    return see_to(s, &u, &res);
+}
+
+/* All of them have happened or not, whatever the first of them came to. */
+enum bst_err bst_session_settle(struct bst_session *s)
+{
+    char why[400];
+    enum bst_err err = BST_OK;
+    while (s->n_sent) {
+        enum bst_err next = take_oldest(s);
+        if (next && !err)
+            bst_copy_text(why, sizeof why, bst_err_text());
+        err = err ? err : next;
+    }
+    return err ? bst_fail(err, "%s", why) : BST_OK;
+}
+
+/* What is known of those before it comes first; the same failure may be what one of them met. */
+static enum bst_err not_sent(struct bst_session *s, enum bst_err err)
+{
+    char why[400];
+    bool others = s->n_sent > 0;
+    bst_copy_text(why, sizeof why, bst_err_text());
+    BST_TRY(bst_session_settle(s));
+    if (others && s->n_dropped)
+        return BST_OK;
+    bst_fail(err, "%s", why);
+    return bst_session_fault(s, err);
+}
+
+static enum bst_err send(struct bst_session *s, const struct bst_session_sent *u)
+{
+    char why[400];
+    bst_server_busy(s->server, true);
+    enum bst_err err = bst_trainer_send(s->trainer, &u->req, &s->interrupt);
+    bst_server_busy(s->server, false);
+    if (err)
+        return err == BST_E_CANCELLED ? err : not_sent(s, err);
+    s->sent[s->n_sent++] = *u;
+    if (s->n_sent <= bst_trainer_late(s->trainer))
+        return BST_OK;
+    err = take_oldest(s);
+    if (!err)
+        return BST_OK;
+    /* The run ends: where it stands is behind all that has happened. */
+    bst_copy_text(why, sizeof why, bst_err_text());
+    enum bst_err rest = bst_session_settle(s);
+    return bst_fail(rest ? rest : err, "%s", rest ? bst_err_text() : why);
+}
+
+static enum bst_err update_at_once(struct bst_session *s, const struct bst_session_sent *u)
+{
+    struct bst_update_result res;
+    bst_server_busy(s->server, true);
+    enum bst_err err = bst_trainer_update(s->trainer, &u->req, &s->interrupt, &res);
     bst_server_busy(s->server, false);
     if (err == BST_E_CANCELLED)
         return err;
@@ -202,27 +298,28 @@ enum bst_err bst_session_update(struct bst_session *s)
         bst_session_take_back(s, "refused", BST_DIAG_CHANGE_ROLLED_BACK, why);
         return BST_OK;
     }
-    if (err)
-        return bst_session_fault(s, err);
-    s->n_dropped = 0;
-    s->at.update++;
-    s->at.samples += split.batch;
-    /* A skipped update has left the velocities alone. */
-    if (!res.skipped)
-        s->at.momentum_factor = 1;
-    follow_loss(s, res.loss);
-    if (s->pending)
-        bst_session_confirm(s, &req, &split, &res);
-    /* A change that could not be kept took its update with it. */
-    if (s->at.update != req.update)
-        return BST_OK;
-    write_update(s, &req, &split, &res);
-    bst_session_noise_add(s, &res);
-    watch_metrics(s);
-    watch_update(s, &res);
-    say_bad_samples(s);
-    show_update(s, &req, &res);
-    return count_nonfinite(s, &res);
+    return err ? bst_session_fault(s, err) : see_to(s, u, &res);
+}
+
+static bool same_split(const struct bst_session_sent *a, const struct bst_session_sent *b)
+{
+    return a->req.batch == b->req.batch && a->req.micro_batches == b->req.micro_batches;
+}
+
+enum bst_err bst_session_update(struct bst_session *s)
+{
+    struct bst_session_sent u;
+    /* What a change came to is read back from its first update, before another one is sent. */
+    bool ahead = bst_trainer_late(s->trainer) > 0 && !s->pending && s->at.momentum_factor == 1;
+    s->find_cut = false;
+    BST_TRY(bst_request_make(&s->live, bst_session_sent_to(s), s->live.schedule.total,
+                             s->at.update + (uint64_t)s->n_sent + 1, &u.split, &u.req));
+    if (s->n_sent && !(ahead && same_split(&u, &s->sent[0])))
+        return bst_session_settle(s);
+    u.req.nesterov = s->preset.nesterov;
+    u.req.momentum_factor = s->at.momentum_factor;
+    u.req.noise = bst_session_noise_wanted(s);
+    return ahead ? send(s, &u) : update_at_once(s, &u);
 }
 
 static void write_eval(struct bst_session *s, const struct bst_eval_result *res)

@@ -7,23 +7,22 @@
 #include "core/train/rank.h"
 
 /* Where asking costs a wait for a device, all parameters are asked about at once. */
-static enum bst_err squares(struct rank *k)
+enum bst_err bst_rank_squares(struct rank *k, void *block, double *out)
 {
     const struct bst_backend *b = k->t->cfg.backend;
     const struct bst_param_table *p = k->params;
     if (!b->sum_squares_each) {
         for (int i = 0; i < p->n_trained; i++)
-            BST_TRY(b->sum_squares(k->be, bst_slot_at(k, k->grad, i), p->slots[i].bytes,
-                                   &k->sum_squares[i]));
+            BST_TRY(b->sum_squares(k->be, bst_slot_at(k, block, i), p->slots[i].bytes, &out[i]));
         return BST_OK;
     }
     const void **x = bst_xcalloc((size_t)p->n_trained + 1, sizeof *x);
     size_t *bytes = bst_xcalloc((size_t)p->n_trained + 1, sizeof *bytes);
     for (int i = 0; i < p->n_trained; i++) {
-        x[i] = bst_slot_at(k, k->grad, i);
+        x[i] = bst_slot_at(k, block, i);
         bytes[i] = p->slots[i].bytes;
     }
-    enum bst_err err = b->sum_squares_each(k->be, x, bytes, p->n_trained, k->sum_squares);
+    enum bst_err err = b->sum_squares_each(k->be, x, bytes, p->n_trained, out);
     bst_free(x);
     bst_free(bytes);
     return err;
@@ -34,7 +33,7 @@ enum bst_err bst_rank_norms(struct rank *k, struct commit *c)
     const struct bst_trainer *t = k->t;
     double total = 0;
     c->first_nonfinite = c->last_nonfinite = -1;
-    BST_TRY(squares(k));
+    BST_TRY(bst_rank_squares(k, k->grad, k->sum_squares));
     for (int i = 0; i < k->params->n_trained; i++) {
         const double *q = &k->sum_squares[i];
         if (!(t->factor[i] > 0)) /* frozen: shown, but no part of the update */
@@ -177,7 +176,7 @@ enum bst_err bst_rank_commit(struct rank *k, struct commit *c)
     return b->copy(k->be, (char *)k->weight + p->trained_bytes, k->staged, p->state_bytes);
 }
 
-static void take_result(struct commit *c, const struct bst_commit_result *r)
+void bst_rank_commit_result(struct commit *c, const struct bst_commit_result *r)
 {
     c->grad_norm = r->grad_norm;
     c->first_nonfinite = r->first_nonfinite;
@@ -191,14 +190,12 @@ static void take_result(struct commit *c, const struct bst_commit_result *r)
         c->lr_used = c->momentum_used = c->weight_decay_used = 0;
 }
 
-enum bst_err bst_rank_commit_there(struct rank *k, struct commit *c, bool drop)
+void bst_rank_commit_how(struct rank *k, struct commit *c, struct bst_commit *how)
 {
     const struct bst_trainer *t = k->t;
-    const struct bst_backend *b = t->cfg.backend;
     const struct bst_param_table *p = k->params;
-    struct bst_commit_result r = {.sum_squares = k->sum_squares};
     fill_spans(k, c);
-    struct bst_commit how = {
+    *how = (struct bst_commit){
         .params = p->slots,
         .factor = t->factor,
         .n_params = p->n_trained,
@@ -211,13 +208,8 @@ enum bst_err bst_rank_commit_there(struct rank *k, struct commit *c, bool drop)
         .staged = k->staged,
         .statistics = (char *)k->weight + p->trained_bytes,
         .state_bytes = p->state_bytes,
-        .drop = drop,
     };
-    if (how.optim.kind == BST_OPTIMIZER_SGD && how.optim.momentum == 0)
-        how.blocks.state[0] = NULL;
-    c->momentum_used = how.optim.momentum;
-    BST_TRY(b->commit(k->be, &how));
-    BST_TRY(b->committed(k->be, &r));
-    take_result(c, &r);
-    return BST_OK;
+    if (how->optim.kind == BST_OPTIMIZER_SGD && how->optim.momentum == 0)
+        how->blocks.state[0] = NULL;
+    c->momentum_used = how->optim.momentum;
 }

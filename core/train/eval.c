@@ -133,6 +133,7 @@ static enum bst_err evaluate(struct bst_trainer *t, struct job *job)
     struct bst_eval_result *out = job->out;
     double start = bst_clock_now();
     *out = (struct bst_eval_result){0};
+    BST_TRY(bst_none_sent(t));
     if (t->cfg.plan_only)
         return bst_fail(BST_E_STATE, "this trainer only plans");
     if (atomic_load(&t->broken))

@@ -47,6 +47,7 @@ enum bst_err bst_trainer_keep(struct bst_trainer *t, struct bst_kept **out)
 {
     int n = t->ranks[0].params->n_trained;
     *out = NULL;
+    BST_TRY(bst_none_sent(t));
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     struct bst_kept *kept = bst_xalloc(sizeof *kept);
@@ -70,6 +71,7 @@ enum bst_err bst_trainer_restore(struct bst_kept *kept)
 {
     struct bst_trainer *t = kept->t;
     uint32_t hash;
+    BST_TRY(bst_none_sent(t));
     t->commits = kept->commits;
     BST_TRY(bst_ranks_do(t, 1, restore_job, kept));
     BST_TRY(bst_state_share_all(t, true));

@@ -46,7 +46,9 @@ void bst_memory_loader_cfg(const struct bst_trainer *t, enum bst_part part, int 
         .shuffle = t->cfg.shuffle,
         .seed = t->cfg.seed,
         .max_batch = max_batch,
-        .slots = part == BST_TRAIN ? TRAIN_SLOTS : EVAL_SLOTS,
+        .slots = part == BST_EVAL         ? EVAL_SLOTS
+                 : t->cfg.backend->commit ? TRAIN_SLOTS + BST_STEP_SLOTS - 1
+                                          : TRAIN_SLOTS,
         .threads = threads > 0 ? (threads + t->ranks_here - 1) / t->ranks_here : 0,
     };
 }
@@ -95,11 +97,14 @@ enum bst_err bst_memory_plan(const struct bst_trainer *t, int64_t batch, int k,
     struct bst_loader_cfg cfg;
     bst_memory_loader_cfg(t, BST_TRAIN, out->sizes[0], &cfg);
     size_t train = bst_loader_bytes_for(&cfg);
+    if (t->cfg.backend->input_bytes && train != SIZE_MAX)
+        out->input = BST_STEP_SLOTS * t->cfg.backend->input_bytes(train / (size_t)cfg.slots);
     bst_memory_loader_cfg(t, BST_EVAL, out->eval_batch, &cfg);
     if (!bst_add_size(train, bst_loader_bytes_for(&cfg), &out->loader))
         return bst_fail(BST_E_NOMEM, "a batch of %" PRId64 ": its images alone are too many bytes",
                         batch);
-    uint64_t others = blocks_table(t).total + (t->cfg.backend->own_memory ? 0 : out->loader);
+    uint64_t others =
+        blocks_table(t).total + (t->cfg.backend->own_memory ? out->input : out->loader);
     out->arena_limit = !t->limit ? SIZE_MAX : t->limit > others ? t->limit - others : 0;
     return BST_OK;
 }
@@ -113,10 +118,9 @@ void bst_memory_table(const struct bst_trainer *t, const struct split_plan *s,
     out->peak = s->need.peak;
     out->n_again = s->need.n_again;
     out->again_share = s->need.again_share;
+    out->loader = t->cfg.backend->own_memory ? s->input : s->loader;
     if (t->cfg.backend->own_memory)
         out->host = s->loader;
-    else
-        out->loader = s->loader;
     out->total += out->arena + out->loader;
 }
 

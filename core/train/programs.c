@@ -108,6 +108,8 @@ enum bst_err bst_rank_program(struct rank *k, const struct program_ask *asked,
     }
     struct bst_graph *g = NULL;
     struct bst_program *p = NULL;
+    /* One that has to make room for it may still be on its way. */
+    BST_TRY(bst_rank_take_back(k, 0));
     BST_TRY(build_graph(k, ask.micro, ask.length, &g));
     enum bst_err err = bst_compile(g, &k->t->cfg.backend->describe, k->be, k->params, &opts, &p);
     bst_graph_free(g);

@@ -29,6 +29,7 @@ static void run_job(struct rank *k)
 {
     enum bst_err err = look_behind(k, k->job(k, k->arg));
     k->text[0] = '\0';
+    k->lost |= err == BST_E_CONTEXT || err == BST_E_DEVICE;
     if ((err == BST_E_CONTEXT || err == BST_E_DEVICE) && k->info.uuid[0])
         err = bst_fail_in(err, "%s", k->info.uuid);
     if (err) {

@@ -18,7 +18,8 @@ enum {
     LAYOUT_MICRO = 32, /* the micro-batch that fixes the parameters' layouts, whatever the run's is,
                           so that a resumed run has the layouts of the unbroken one */
     SPLIT_SIZES = 4,   /* distinct micro-batches of a split; two unless ranks run empty */
-    TRAIN_SLOTS = 3,   /* of the loader: one in use, two being filled */
+    TRAIN_SLOTS = 3,   /* of the loader: one in use, two being filled; steps that are on their way
+                          on a device have theirs beside */
     EVAL_SLOTS = 2,
     EVAL_BATCH_MOST = 256,
     PROBE_MICRO = 8, /* compiled to tell roughly what larger ones need */
@@ -51,10 +52,15 @@ struct split_plan {
     struct program_need need;
     size_t arena_limit; /* for recomputation on demand: what all else leaves */
     size_t loader;
+    size_t input; /* device memory that batches are copied to; 0: there is none of its own */
 };
 
 struct rank;
 typedef enum bst_err rank_job(struct rank *k, void *arg);
+
+struct part {
+    double samples, targets; /* 0: none */
+};
 
 struct rank {
     struct bst_trainer *t;
@@ -76,7 +82,12 @@ struct rank {
     size_t arena_bytes;
     struct bst_loader *loader[2]; /* by enum bst_part */
     int loader_batch[2];
-    int eval_batch; /* what fits the arena; 0: not asked yet */
+    void *input; /* where the training loader's batches go to on the device */
+    size_t input_bytes;
+    struct bst_batch lent[BST_STEP_SLOTS]; /* taken, and still read by the device; oldest first */
+    int n_lent;
+    struct part parts[BST_COMMITS]; /* measured for the noise scale, by place in t->sent */
+    int eval_batch;                 /* what fits the arena; 0: not asked yet */
 
     double *sum_squares; /* of the last update's gradient, by trained parameter */
     struct bst_device_info info;
@@ -89,7 +100,62 @@ struct rank {
     rank_job *job;
     void *arg;
     enum bst_err err;
+    bool lost; /* its device does not come back */
     char text[512];
+};
+
+/* commit.c's; below. */
+struct commit {
+    const struct bst_update_req *req;
+    double grad_norm, coefficient;
+    int first_nonfinite, last_nonfinite; /* trained parameters, or -1 */
+    int n_zero;                          /* parameters being trained whose gradient was exactly 0 */
+    bool skipped, clipped;
+    double lr_used, momentum_used, weight_decay_used; /* what the optimizer was called with */
+    double loss_scale;
+    struct bst_commit_state after; /* where the backend keeps it */
+};
+
+/* What the ranks' micro-batches came to. Numbers, so that one gather tells everybody. */
+enum tally {
+    T_CANCELLED,
+    T_LOSS,
+    T_CORRECT,
+    T_EXACT,
+    T_SAMPLES,
+    T_TOKENS,
+    T_POSITIONS,
+    T_TARGETS,
+    T_PAIR_LOSS, /* of the second loss, which is a mean over samples */
+    T_TOLD,      /* samples that the losses are of; all, but where a rank could not tell */
+    T_BAD,
+    T_BAD_STATS,
+    T_LARGEST,
+    T_MICROS,
+    T_WAIT,
+    T_PARTS,     /* measured for the noise scale */
+    T_PART_NORM, /* their mean gradients' squared norms, added up */
+    T_PART_INV,  /* 1 / samples, added up */
+    T_PART_TIME,
+    T_BUSY,
+    T_N,
+    T_BUSY_MOST = T_N, /* known once all agree */
+    T_ALL
+};
+_Static_assert((int)T_N <= BST_COMM_SMALL, "one gather tells everybody");
+
+/* An update on its way: asked of the ranks, not taken yet. */
+struct sent {
+    struct bst_update_req req;
+    const atomic_int *stop;
+    double targets; /* of the whole update: labels that count; with images its samples */
+    bool waits;     /* the ranks stay with it until its gradients are reduced, everywhere */
+    bool moved;     /* rank 0 has made it */
+    double at;      /* when it was asked for */
+    /* Rank 0's; of a backend with commit() the losses and what the commit came to only once it is
+     * taken. */
+    double tally[T_ALL];
+    struct commit c;
 };
 
 /* Parameters next to each other that the optimizer treats alike; a single one where it is
@@ -139,6 +205,16 @@ struct bst_trainer {
     /* What updates leave to each other. A backend that commits by itself has its own copy, which
      * decides; this one follows it. */
     struct bst_commit_state commits, hold_commits;
+
+    struct sent sent[BST_COMMITS]; /* n_sent of them, from first_sent on, in a ring */
+    int first_sent, n_sent;
+    double taken_at; /* the last one */
+    bool apart;      /* after a failure ranks may differ, and their link be broken */
+    struct {         /* of what the updates on their way cannot all be taken; err 0: nothing */
+        enum bst_err err;
+        bool is_told;
+        char text[400];
+    } cause;
 
     struct bst_layer_norm *layers;
     bool weight_norms; /* of the present weights, are in layers */
@@ -272,20 +348,25 @@ static inline void *bst_slot_at(const struct rank *k, void *block, int i)
 }
 
 /* commit.c: after the all-reduce; norms, decision, optimizer, statistics. The rank's thread. */
-struct commit {
-    const struct bst_update_req *req;
-    double grad_norm, coefficient;
-    int first_nonfinite, last_nonfinite; /* trained parameters, or -1 */
-    int n_zero;                          /* parameters being trained whose gradient was exactly 0 */
-    bool skipped, clipped;
-    double lr_used, momentum_used, weight_decay_used; /* what the optimizer was called with */
-    double loss_scale;
-    struct bst_commit_state after; /* where the backend keeps it */
-};
+/* Σ x² of each trained parameter's place in a block. */
+BST_MUST_USE enum bst_err bst_rank_squares(struct rank *k, void *block, double *out);
 BST_MUST_USE enum bst_err bst_rank_norms(struct rank *k, struct commit *c);
 BST_MUST_USE enum bst_err bst_rank_commit(struct rank *k, struct commit *c);
-/* The same by the backend's own commit(), which decides itself; `drop`: to skip in any case. */
-BST_MUST_USE enum bst_err bst_rank_commit_there(struct rank *k, struct commit *c, bool drop);
+/* For the backend's own commit(), and what came of it. */
+void bst_rank_commit_how(struct rank *k, struct commit *c, struct bst_commit *how);
+void bst_rank_commit_result(struct commit *c, const struct bst_commit_result *r);
+
+/* update.c: an update as far as a rank takes it: all of it, or until it is on the device's queue.
+ * `arg` is its struct sent. */
+BST_MUST_USE enum bst_err bst_update_job(struct rank *k, void *arg);
+/* Until the device has no more than so many batches of the training loader's. */
+BST_MUST_USE enum bst_err bst_rank_take_back(struct rank *k, int most);
+
+/* sent.c */
+static inline enum bst_err bst_none_sent(const struct bst_trainer *t)
+{
+    return t->n_sent ? bst_fail(BST_E_STATE, "%d updates are on their way", t->n_sent) : BST_OK;
+}
 
 /* trace.c */
 BST_MUST_USE enum bst_err bst_trace_open(struct bst_trainer *t);

@@ -162,6 +162,7 @@ static enum bst_err save_job(struct rank *k, void *arg)
 enum bst_err bst_trainer_save(struct bst_trainer *t, enum bst_state what, const char *path)
 {
     struct file_job job = {.what = what, .path = path};
+    BST_TRY(bst_none_sent(t));
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     return bst_ranks_do(t, 1, save_job, &job);
@@ -420,6 +421,7 @@ enum bst_err bst_state_share_all(struct bst_trainer *t, bool whole)
     const struct crew_request r = {.op = CREW_SHARE, .u.share = {t->commits, whole}};
     BST_TRY(bst_crew_lead(t, &r));
     BST_TRY(bst_ranks_all(t, bst_state_share, NULL));
+    t->apart = false;
     if (whole)
         atomic_store(&t->broken, false);
     return BST_OK;
@@ -435,6 +437,7 @@ enum bst_err bst_trainer_load(struct bst_trainer *t, enum bst_state what, const 
                               bool lenient, char *note, size_t note_room)
 {
     struct bst_sb sb;
+    BST_TRY(bst_none_sent(t));
     bst_sb_init(&sb, note_room > 1 ? note_room - 1 : 1);
     struct file_job job = {.what = what, .path = path, .lenient = lenient, .note = &sb};
     enum bst_err err = bst_ranks_do(t, 1, load_job, &job);
@@ -465,6 +468,7 @@ static enum bst_err hash_job(struct rank *k, void *arg)
 
 enum bst_err bst_trainer_hash(struct bst_trainer *t, uint32_t *out)
 {
+    BST_TRY(bst_none_sent(t));
     return bst_ranks_do(t, 1, hash_job, out);
 }
 
@@ -486,6 +490,7 @@ static enum bst_err compare_job(struct rank *k, void *arg)
 enum bst_err bst_trainer_compare_ranks(struct bst_trainer *t)
 {
     const struct crew_request r = {.op = CREW_COMPARE};
+    BST_TRY(bst_none_sent(t));
     BST_TRY(bst_crew_lead(t, &r));
     return bst_ranks_all(t, compare_job, NULL);
 }

@@ -161,6 +161,19 @@ enum bst_err bst_rank_map_arena(struct rank *k, size_t bytes)
     return BST_OK;
 }
 
+static enum bst_err map_input(struct rank *k, size_t bytes)
+{
+    const struct bst_backend *b = k->t->cfg.backend;
+    if (k->input_bytes == bytes)
+        return BST_OK;
+    b->free(k->be, k->input, k->input_bytes);
+    k->input = NULL;
+    k->input_bytes = 0;
+    BST_TRY(b->alloc(k->be, bytes, &k->input));
+    k->input_bytes = bytes;
+    return BST_OK;
+}
+
 enum bst_err bst_rank_make_loader(struct rank *k, enum bst_part part, int batch)
 {
     struct bst_loader_cfg cfg;
@@ -169,6 +182,8 @@ enum bst_err bst_rank_make_loader(struct rank *k, enum bst_part part, int batch)
     bst_loader_free(k->loader[part]);
     k->loader[part] = NULL;
     bst_memory_loader_cfg(k->t, part, batch, &cfg);
+    cfg.backend = k->t->cfg.backend;
+    cfg.be = k->be;
     k->loader_batch[part] = batch;
     return bst_loader_new(&cfg, &k->loader[part]);
 }
@@ -177,7 +192,9 @@ static enum bst_err swap_job(struct rank *k, void *arg)
 {
     const struct split_plan *s = arg;
     k->eval_batch = 0;
+    BST_TRY(bst_rank_take_back(k, 0));
     BST_TRY(bst_rank_map_arena(k, s->need.arena));
+    BST_TRY(map_input(k, s->input));
     BST_TRY(bst_rank_make_loader(k, BST_TRAIN, s->sizes[0]));
     return bst_rank_make_loader(k, BST_EVAL, s->eval_batch);
 }
@@ -191,6 +208,8 @@ static enum bst_err drop_job(struct rank *k, void *arg)
 
 void bst_rank_drop_split(struct rank *k)
 {
+    /* A device that fails now reads nothing more, and one that hangs keeps what it has. */
+    k->n_lent = bst_rank_take_back(k, 0) ? 0 : k->n_lent;
     for (int part = 0; part < 2; part++) {
         bst_loader_free(k->loader[part]);
         k->loader[part] = NULL;
@@ -200,6 +219,10 @@ void bst_rank_drop_split(struct rank *k)
         k->t->cfg.backend->free(k->be, k->arena, k->arena_bytes);
     k->arena = NULL;
     k->arena_bytes = 0;
+    if (k->input)
+        k->t->cfg.backend->free(k->be, k->input, k->input_bytes);
+    k->input = NULL;
+    k->input_bytes = 0;
 }
 
 /* The old split again after a swap that failed; the text of the failure stays. */
@@ -226,6 +249,7 @@ enum bst_err bst_swap_split(struct bst_trainer *t, int64_t batch, int micro_batc
     double start = bst_clock_now();
     if (t->cfg.plan_only)
         return bst_fail(BST_E_STATE, "this trainer only plans");
+    BST_TRY(bst_none_sent(t));
     BST_TRY(make_plan(t, batch, micro_batches, true, &s));
     enum bst_err err = bst_ranks_all(t, swap_job, &s);
     if (err)

@@ -83,13 +83,14 @@ struct bst_update_result {
     double exact;     /* 0…1 of the samples: every target right; NaN where they are no answers */
     double grad_norm; /* before clipping, of the averaged gradient */
     bool nonfinite, skipped, clipped;
+    bool alone; /* the losses are rank 0's: another rank failed, and did not say its own */
     /* Name of the parameter whose gradient went non-finite before the others', or NULL. Backward
      * runs from the loss to the images, so behind a finite loss it is the one nearest to it. */
     const char *first_nonfinite;
     double loss_scale; /* that the loss was multiplied by; 1 where it is not scaled */
-    double seconds, data_wait_seconds;
-    int n_zero; /* parameters being trained whose gradient was exactly 0 */
-    int n_bad;  /* samples that could not be read */
+    double seconds, data_wait_seconds; /* seconds: since the result before it, where they overlap */
+    int n_zero;                        /* parameters being trained whose gradient was exactly 0 */
+    int n_bad;                         /* samples that could not be read */
     /* What the update really used, counted where it was used (not copied from the request), so that
      * a change can be read back: samples the ranks took, the largest micro-batch and the most
      * micro-batches a rank that ran, and the numbers the optimizer was called with (factor 1). */
@@ -102,7 +103,8 @@ struct bst_update_result {
      * are added up, else the first micro-batch. b_small 0: not measured. */
     struct bst_noise_pair noise;
     double noise_seconds; /* that it took, of the slowest rank */
-    /* What ranks spent on their micro-batches, waiting for data left out. */
+    /* What ranks spent on their micro-batches, waiting for data left out; by the device's clock
+     * where it has a queue. */
     double busy_mean, busy_most;
 };
 
@@ -116,7 +118,8 @@ struct bst_rank_memory {                            /* bytes of one rank, planne
     uint64_t hold;        /* room for bst_trainer_hold(), reserved from the start */
     uint64_t activations; /* of the arena: alive when backward starts */
     uint64_t arena, loader, total;
-    uint64_t host;        /* the loader's, where the device has a memory of its own: not in total */
+    uint64_t host;        /* the loader's, where the device has a memory of its own: not in total;
+                             `loader` is then what batches are copied to */
     struct bst_peak peak; /* the arena's parts when most is alive */
     int n_again;          /* instructions of the largest micro-batch that run a second time */
     double again_share;   /* their estimated work, as a part of all the rest */
@@ -164,6 +167,23 @@ int64_t bst_trainer_batch(const struct bst_trainer *t);
 BST_MUST_USE enum bst_err bst_trainer_update(struct bst_trainer *t,
                                              const struct bst_update_req *req,
                                              const atomic_int *stop, struct bst_update_result *out);
+
+/* The same in two halves, so that nobody waits for a device that has a queue: an update is sent,
+ * and its result taken once up to bst_trainer_late() others have been sent behind it; 0: where
+ * there is no queue, and an update is over when it was sent. They are taken in the order in which
+ * they were sent. While any is on its way, nothing else is asked of the trainer than what it knows
+ * already (BST_E_STATE), and none is sent that needs another split.
+ *
+ * A failure of send() is about the update it was given; those before it are still there to be
+ * taken. After one of take() none is on its way any more: the update asked for has not happened,
+ * nor have those sent behind it, and the state is that behind the last one that was taken. A result
+ * that another rank's failure left incomplete has rank 0's losses; the failure follows. */
+enum { BST_UPDATES_LATE = 2 };
+int bst_trainer_late(const struct bst_trainer *t);
+int bst_trainer_sent(const struct bst_trainer *t); /* on their way */
+BST_MUST_USE enum bst_err bst_trainer_send(struct bst_trainer *t, const struct bst_update_req *req,
+                                           const atomic_int *stop);
+BST_MUST_USE enum bst_err bst_trainer_take(struct bst_trainer *t, struct bst_update_result *out);
 
 struct bst_eval_result {
     double loss, accuracy, seconds; /* means over samples, of sequences over their targets */

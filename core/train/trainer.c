@@ -348,29 +348,28 @@ void bst_trainer_close(struct bst_trainer *t)
 
 static enum bst_err weight_norms_job(struct rank *k, void *arg)
 {
-    (void)arg;
-    for (int i = 0; i < k->params->n_trained; i++) {
-        double q = 0;
-        BST_TRY(k->t->cfg.backend->sum_squares(k->be, bst_slot_at(k, k->weight, i),
-                                               k->params->slots[i].bytes, &q));
-        k->t->layers[i].weight_norm = sqrt(q);
-    }
+    double *q = arg;
+    BST_TRY(bst_rank_squares(k, k->weight, q));
+    for (int i = 0; i < k->params->n_trained; i++)
+        k->t->layers[i].weight_norm = sqrt(q[i]);
     return BST_OK;
 }
 
 const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n)
 {
     /* Weights' norms are taken when somebody looks, not at every update. */
-    if (!t->weight_norms)
-        t->weight_norms = !bst_ranks_do(t, 1, weight_norms_job, NULL);
     *n = t->ranks[0].params->n_trained;
+    if (!t->weight_norms) {
+        double *q = bst_xcalloc((size_t)*n + 1, sizeof *q);
+        t->weight_norms = !bst_ranks_do(t, 1, weight_norms_job, q);
+        bst_free(q);
+    }
     return t->layers;
 }
 
 bool bst_trainer_intact(const struct bst_trainer *t)
 {
-    enum bst_err last = t->ranks[0].err;
-    return !atomic_load(&t->broken) && last != BST_E_CONTEXT && last != BST_E_DEVICE;
+    return !atomic_load(&t->broken) && !t->ranks[0].lost;
 }
 
 static enum bst_err choices_job(struct rank *k, void *arg)
@@ -491,6 +490,7 @@ enum bst_err bst_trainer_hold(struct bst_trainer *t)
 {
     const struct crew_request r = {.op = CREW_HOLD};
     bool back = false;
+    BST_TRY(bst_none_sent(t));
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     BST_TRY(bst_crew_lead(t, &r));
@@ -504,6 +504,7 @@ enum bst_err bst_trainer_rewind(struct bst_trainer *t)
 {
     const struct crew_request r = {.op = CREW_REWIND};
     bool back = true;
+    BST_TRY(bst_none_sent(t));
     if (!t->have_hold)
         return bst_fail(BST_E_STATE, "no earlier state is held");
     BST_TRY(bst_crew_lead(t, &r));

@@ -132,8 +132,14 @@ static enum bst_err updates(struct bst_trainer *t, int64_t batch, int micro_batc
                                  .lr = 0.01,
                                  .momentum = 0.9,
                                  .weight_decay = 1e-4};
-    for (int i = 0; i < n; i++, req.first += (uint64_t)batch)
-        BST_TRY(bst_trainer_update(t, &req, NULL, &r));
+    /* As a run does it. */
+    for (int i = 0; i < n; i++, req.first += (uint64_t)batch) {
+        BST_TRY(bst_trainer_send(t, &req, NULL));
+        if (bst_trainer_sent(t) > bst_trainer_late(t))
+            BST_TRY(bst_trainer_take(t, &r));
+    }
+    while (bst_trainer_sent(t))
+        BST_TRY(bst_trainer_take(t, &r));
     first = req.first;
     return BST_OK;
 }

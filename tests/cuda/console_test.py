@@ -228,6 +228,31 @@ def an_update_taken_again():
         assert m.losses() == want
 
 
+def late_and_at_once():
+    """A run that looks at results two updates late writes what one does that waits for each (as --trace-samples
+    makes it): evaluations, checkpoints and changes at their samples, every number under its own update."""
+    values = {**SMALL, "max_epochs": 1, "warmup_epochs": 0, "global_batch_size": 32, "seed": 5, "eval_interval": "5st",
+              "checkpoint_interval": "3st", "precision": "fp16",
+              "changes": '[{at: 7st, command: "batch +20%"}, {at: 11st, command: "lr *0.5"}]'}
+    with Machine() as m:
+        code, text = m.headless(name="late", **values)
+        assert code == 0, text
+        late = m.lines("metrics.jsonl"), m.lines("journal.jsonl")
+        code, text = m.headless(name="at-once", extra=["--trace-samples", m.place + "/trace"], **values)
+        assert code == 0, text
+        at_once = m.lines("metrics.jsonl"), m.lines("journal.jsonl")
+        clock = {"elapsed", "samples_per_sec", "data_wait", "seconds", "wall", "crc", "time"}
+        for a, b in zip(late, at_once):
+            a, b = ([{k: v for k, v in line.items() if k not in clock} for line in x if line.get("type") != "advice"]
+                    for x in (a, b))
+            for x, y in zip(a, b):
+                assert x == y, (x, y)
+            assert len(a) == len(b), (a[len(b):], b[len(a):])
+        u = [x for x in late[0] if x["type"] == "update"]
+        assert [x["update"] for x in u] == list(range(1, len(u) + 1))
+        assert {x["global_batch_size"] for x in u[:-1]} == {32, 38}, u
+
+
 def chosen_devices():
     values = {**SMALL, "max_steps": 2, "warmup_epochs": 0}
     del values["max_epochs"], values["devices.count"]
@@ -277,4 +302,4 @@ def ddp_2048():
 
 
 run([four_bars, what_nvml_does_not_know, twenty_percent, one_device_too_small, context_lost,
-     context_lost_in_the_console, optimizer_cut_short, an_update_taken_again, chosen_devices, without_nccl, ddp_2048])
+     context_lost_in_the_console, optimizer_cut_short, an_update_taken_again, late_and_at_once, chosen_devices, without_nccl, ddp_2048])

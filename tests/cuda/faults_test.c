@@ -1,5 +1,5 @@
 /* cuda.faults: one injected failure at a time in a short run on two virtual devices, and what
- * becomes of the run.                               test_cuda_faults cuda EVERY CYCLES [FIRST]
+ * becomes of the run.                        test_cuda_faults cuda EVERY CYCLES [FIRST [late]]
  *
  * The table is (class of failure) x (call that can have it) x (device) x (which of its calls);
  * every EVERYth cell is tried, from number FIRST (0) on. Each has to come to the verdict of its
@@ -10,6 +10,9 @@
  * and in each the run's last state is, bit for bit, that of the run without a failure; nothing
  * leaks; nothing takes longer than 30 s. Memory runs out at the start and at a change of the batch
  * alone: an update asks for none.
+ * With "late" the updates are sent one behind another and taken two later: of those that were on
+ * their way all up to one have happened, with the numbers that they have without a failure, and
+ * none behind it; what rank 0 has is the state behind that one, as long as its device answers.
  * Then CYCLES times a batch that the device has no room for is asked for, refused, and an update
  * made: memory must not grow. */
 #include <signal.h>
@@ -99,6 +102,7 @@ static unsigned group_of(const char *call)
         {"cudaStreamBeginCapture", CUDA | CAPTURE},
         {"cudaStreamEndCapture", CUDA | CAPTURE},
         {"cudaGraphInstantiate", CUDA | CAPTURE},
+        {"cudaEventElapsedTime", 0},
         {"cuda", CUDA},
         {"bst_", STREAM},
         /* Plans are tried one after the other. */
@@ -182,6 +186,89 @@ static enum bst_err step(struct bst_trainer *t, int i)
     }
 }
 
+/* --- the same, with updates on their way --- */
+
+enum { LATE_UPDATES = 9, LATE_SPLIT = 5 /* another one from this update on */ };
+
+static struct {
+    uint32_t hash[LATE_UPDATES + 1];
+    struct bst_update_result res[LATE_UPDATES];
+} late_whole;
+
+static bool is_late;
+
+static struct bst_update_req late_req(int i)
+{
+    const bool other = i >= LATE_SPLIT;
+    struct bst_update_req req =
+        train_req(other ? 12 * LATE_SPLIT + 18 * (uint64_t)(i - LATE_SPLIT) : 12 * (uint64_t)i,
+                  other ? 18 : 12, other ? 2 : 1);
+
+    req.max_grad_norm = 0.5;
+    return req;
+}
+
+/* A result with numbers that are not those of the whole run. */
+static bool is_wrong(const struct bst_update_result *r, int i)
+{
+    const struct bst_update_result *want = &late_whole.res[i];
+
+    return r->grad_norm != want->grad_norm || r->skipped || (!r->alone && r->loss != want->loss);
+}
+
+struct play {
+    int done; /* updates taken */
+    bool wrong;
+};
+
+static enum bst_err take_one(struct bst_trainer *t, struct play *p)
+{
+    struct bst_update_result r;
+
+    BST_TRY(bst_trainer_take(t, &r));
+    p->wrong |= is_wrong(&r, p->done++);
+    return BST_OK;
+}
+
+/* As a session does it. */
+static enum bst_err play(struct bst_trainer *t, struct play *p)
+{
+    char text[512];
+
+    while (p->done < LATE_UPDATES) {
+        const int next = p->done + bst_trainer_sent(t);
+        const bool full = bst_trainer_sent(t) > bst_trainer_late(t);
+        if (full || next == LATE_UPDATES || (next == LATE_SPLIT && bst_trainer_sent(t))) {
+            BST_TRY(take_one(t, p));
+            continue;
+        }
+        const struct bst_update_req req = late_req(next);
+        const enum bst_err err = bst_trainer_send(t, &req, NULL);
+        if (!err)
+            continue;
+        snprintf(text, sizeof text, "%s", bst_err_text());
+        while (bst_trainer_sent(t))
+            BST_TRY(take_one(t, p));
+        return bst_fail(err, "%s", text);
+    }
+    return BST_OK;
+}
+
+static void run_late_whole(void)
+{
+    struct bst_trainer *t = NULL;
+
+    machine("");
+    ok(open_run(WAIT_SECONDS, &t));
+    for (int i = 0; i <= LATE_UPDATES; i++) {
+        const struct bst_update_req req = late_req(i);
+        late_whole.hash[i] = train_hash(t);
+        if (i < LATE_UPDATES)
+            ok(bst_trainer_update(t, &req, NULL, &late_whole.res[i]));
+    }
+    bst_trainer_close(t);
+}
+
 /* Which calls a run makes, and how often. */
 static int census(struct fake_call_count *calls)
 {
@@ -189,7 +276,9 @@ static int census(struct fake_call_count *calls)
 
     machine("");
     ok(open_run(WAIT_SECONDS, &t));
-    for (int i = 0; i < STEPS; i++)
+    if (is_late)
+        ok(play(t, &(struct play){0}));
+    for (int i = 0; i < STEPS && !is_late; i++)
         ok(step(t, i));
     bst_trainer_close(t);
     return fake_calls_get(calls, CALLS);
@@ -324,6 +413,45 @@ static bool run_steps(struct cell *c, struct bst_trainer *t)
     return true;
 }
 
+/* What failed behind the last result is said by the next update. */
+static enum bst_err play_on(struct bst_trainer *t, struct play *p)
+{
+    const struct bst_update_req req = late_req(LATE_UPDATES);
+    struct bst_update_result r;
+
+    BST_TRY(play(t, p));
+    BST_TRY(bst_trainer_send(t, &req, NULL));
+    return bst_trainer_take(t, &r);
+}
+
+static bool run_late(struct cell *c, struct bst_trainer *t)
+{
+    struct play p = {0};
+    const enum bst_err err = play_on(t, &p);
+    const bool met = fake_hits() > 0, may_pass = group_of(c->call) & CUDNN;
+
+    c->is_unmet = !met;
+    if (p.wrong)
+        return bad(c, "a result is not that of its update", p.done);
+    if (!err)
+        return met && !may_pass ? bad(c, "went unnoticed", p.done) : closes(c, t, p.done);
+    if (!judge(c, err, p.done))
+        return false;
+    if (!bst_trainer_intact(t))
+        return closes(c, t, p.done);
+    if (train_hash(t) != late_whole.hash[p.done])
+        return bad(c, "the state is not that behind the last result", p.done);
+    if (c->class->verdict != BST_FAULT_RETRY && c->class->verdict != BST_FAULT_DROP)
+        return closes(c, t, p.done);
+    if (play(t, &p))
+        return bad(c, "one failure, two errors", p.done);
+    if (p.wrong)
+        return bad(c, "a result behind the failure is not that of its update", p.done);
+    if (train_hash(t) != late_whole.hash[LATE_UPDATES] || bst_trainer_compare_ranks(t))
+        return bad(c, "the run ends elsewhere", p.done);
+    return closes(c, t, p.done);
+}
+
 static bool run_cell(struct cell *c)
 {
     struct bst_trainer *t = NULL;
@@ -335,7 +463,7 @@ static bool run_cell(struct cell *c)
     machine(rule);
     const enum bst_err err = open_run(hangs ? WAIT_SECONDS_HUNG : WAIT_SECONDS, &t);
     if (!err)
-        return run_steps(c, t);
+        return is_late ? run_late(c, t) : run_steps(c, t);
     if (!judge(c, err, -1))
         return false;
     if (!c->may_leak && fake_leaks())
@@ -490,13 +618,15 @@ int main(int argc, char **argv)
     const int every = argc > 2 ? atoi(argv[2]) : 1, cycles = argc > 3 ? atoi(argv[3]) : 100,
               first = argc > 4 ? atoi(argv[4]) : 0;
 
+    is_late = argc > 5 && !strcmp(argv[5], "late");
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (every < 1 || cycles < 10 || first < 0)
         return 2;
     int failures = !run_whole();
+    run_late_whole();
     failures += updates_take_no_memory();
     failures += table(every, first);
-    failures += out_of_memory(cycles);
+    failures += is_late ? 0 : out_of_memory(cycles);
     unlink(whole.weights);
     unlink(whole.momenta);
     rmdir(whole.folder);

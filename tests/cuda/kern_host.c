@@ -216,7 +216,7 @@ static void loss_sum(enum kern_type type, const struct kern_loss_sum *a)
         sum.correct += right;
         targets = right = 0;
     }
-    *a->loss = sum;
+    kern_loss_put(a, &sum);
 }
 
 static void reorder(enum kern_type type, const struct kern_reorder *a)

@@ -12,25 +12,61 @@
 
 #include <nccl.h>
 
-#include "core/backend/cuda/kern.h"
+#include "core/backend/cuda/be.h"
+#include "core/backend/cuda/cuda.h"
 #include "tests/fakes/fake.h"
 #include "tests/unit/train_support.h"
 
 enum mutant {
     WHOLE,
     NO_EVENT_WAIT,
+    NO_COPY_WAIT,
+    EARLY_BLOCK,
     NO_ALL_REDUCE,
     HOST_READ,
     UNSCALED_NORM,
     N_MUTANTS,
 };
-static const char *const names[N_MUTANTS] = {"whole", "no wait for an event", "no all-reduce",
+static const char *const names[N_MUTANTS] = {"whole",
+                                             "no wait for an event",
+                                             "no wait for a micro-batch's copy",
+                                             "a micro-batch's block given back early",
+                                             "no all-reduce",
                                              "device memory read by the host",
                                              "norm of gradients still scaled"};
-enum { RANKS = 4, UPDATES = 3, BATCH = 24, ORDERS = 16 };
+enum { RANKS = 4, UPDATES = 4, BATCH = 24, ORDERS = 16 };
 #define ALLOWED 2e-4
 
 static enum mutant mutant;
+
+/* --- the backend, with a slot of its own --- */
+
+static struct bst_backend broken;
+static struct bst_be *contexts[RANKS];
+
+static enum bst_err open_context(const struct bst_be_cfg *cfg, struct bst_be **out)
+{
+    BST_TRY(bst_backend_cuda.open(cfg, out));
+    contexts[cfg->rank] = *out;
+    return BST_OK;
+}
+
+static enum bst_err steps_left(struct bst_be *be, int most)
+{
+    if (mutant != EARLY_BLOCK)
+        return bst_backend_cuda.steps_left(be, most);
+    be->steps.n_done = be->steps.n_begun;
+    return BST_OK;
+}
+
+static bool is_of_copy(cudaEvent_t event)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < BST_STEP_SLOTS && contexts[r]; i++)
+            if (contexts[r]->steps.copied[i] == event)
+                return true;
+    return false;
+}
 
 /* --- the linker's wrappers: what the backend calls is here --- */
 
@@ -38,7 +74,7 @@ cudaError_t __real_cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
 cudaError_t __wrap_cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t __wrap_cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    if (mutant == NO_EVENT_WAIT)
+    if (mutant == NO_EVENT_WAIT || (mutant == NO_COPY_WAIT && is_of_copy(event)))
         return cudaSuccess;
     return __real_cudaStreamWaitEvent(stream, event, flags);
 }
@@ -109,6 +145,53 @@ static bool same_way(struct bst_trainer *got, struct bst_trainer *want)
     return n == m;
 }
 
+static struct bst_update_req req_of(int i)
+{
+    struct bst_update_req req = train_req((uint64_t)i * BATCH, BATCH, 1);
+
+    req.max_grad_norm = 0.5; /* so that the norm has a part in the weights */
+    return req;
+}
+
+static bool same_result(const struct bst_update_result *a, const struct bst_update_result *b)
+{
+    return is_near(a->loss, b->loss) && is_near(a->grad_norm, b->grad_norm);
+}
+
+/* Each update waited for, and looked at. */
+static bool one_by_one(struct bst_trainer *t, struct bst_trainer *want)
+{
+    for (int i = 0; i < UPDATES; i++) {
+        const struct bst_update_req req = req_of(i);
+        struct bst_update_result a, b;
+
+        if (bst_trainer_update(t, &req, NULL, &a) || bst_trainer_update(want, &req, NULL, &b) ||
+            !same_result(&a, &b) || !same_way(t, want) || bst_trainer_compare_ranks(t))
+            return false;
+    }
+    return true;
+}
+
+/* Sent one behind another. */
+static bool late(struct bst_trainer *t, struct bst_trainer *want)
+{
+    for (int i = 0, n = 0; n < UPDATES; i++) {
+        const struct bst_update_req req = req_of(i);
+        struct bst_update_result a, b;
+
+        if (i < UPDATES && bst_trainer_send(t, &req, NULL))
+            return false;
+        for (; bst_trainer_sent(t) > (i < UPDATES ? bst_trainer_late(t) : 0); n++) {
+            const struct bst_update_req old = req_of(n);
+
+            if (bst_trainer_take(t, &a) || bst_trainer_update(want, &old, NULL, &b) ||
+                !same_result(&a, &b))
+                return false;
+        }
+    }
+    return same_way(t, want) && !bst_trainer_compare_ranks(t);
+}
+
 static bool check(uint64_t seed)
 {
     struct fake_settings s;
@@ -121,25 +204,24 @@ static bool check(uint64_t seed)
     s.seed = seed;
     s.hang_ms = 10000;
     s.quiet = true;
-    fake_reset(&s);
-    if (mutant == UNSCALED_NORM)
-        fake_kernel_add(&scaled);
+    broken = bst_backend_cuda;
+    broken.open = open_context;
+    broken.steps_left = steps_left;
+    cfg.backend = &broken;
     cfg.ranks = ref.ranks = RANKS;
     cfg.wait_seconds = 20;
-    struct bst_trainer *t = train_open(&cfg), *want = train_open(&ref);
-    for (int i = 0; i < UPDATES && good; i++) {
-        struct bst_update_req req = train_req((uint64_t)i * BATCH, BATCH, 1);
-        struct bst_update_result a, b;
-
-        req.max_grad_norm = 0.5; /* so that the norm has a part in the weights */
-        if (bst_trainer_update(t, &req, NULL, &a) || bst_trainer_update(want, &req, NULL, &b))
-            return false;
-        good = is_near(a.loss, b.loss) && is_near(a.grad_norm, b.grad_norm) && same_way(t, want) &&
-               !bst_trainer_compare_ranks(t);
+    for (int way = 0; way < 2 && good; way++) {
+        memset(contexts, 0, sizeof contexts);
+        fake_reset(&s);
+        if (mutant == UNSCALED_NORM)
+            fake_kernel_add(&scaled);
+        struct bst_trainer *t = train_open(&cfg), *want = train_open(&ref);
+        good = way ? late(t, want) : one_by_one(t, want);
+        bst_trainer_close(t);
+        bst_trainer_close(want);
+        good &= !fake_leaks();
     }
-    bst_trainer_close(t);
-    bst_trainer_close(want);
-    return good && !fake_leaks();
+    return good;
 }
 
 /* 0: what is compared was as it should be. */

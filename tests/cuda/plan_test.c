@@ -151,7 +151,7 @@ static size_t piece(uint64_t bytes)
 static size_t pieces_of(const struct bst_rank_memory *m)
 {
     return 2 * piece(m->weights) + piece(m->gradients) + 2 * piece(m->optimizer) +
-           piece(m->staged) + piece(m->arena);
+           piece(m->staged) + piece(m->arena) + piece(m->loader);
 }
 
 /* What an update's end keeps on the device beside: some bytes for each parameter, and for each of
@@ -190,7 +190,7 @@ static void planned_is_taken(const struct bst_train_cfg *cfg, int batch, int k)
     ok(bst_trainer_set_split(t, batch, k, NULL));
     ok(bst_trainer_eval(t, NULL, &e));
     assert_int_equal(plan.weights + plan.gradients + plan.optimizer + plan.staged + plan.hold +
-                         plan.arena,
+                         plan.arena + plan.loader,
                      plan.total);
     assert_int_equal(plan.hold, plan.weights + plan.optimizer);
     const size_t taken = held() - own;

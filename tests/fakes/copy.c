@@ -88,6 +88,8 @@ static cudaError_t enqueue(const char *name, struct copy *c, enum cudaMemcpyKind
     }
     bool wait = !dst_on && src_on && !captures &&
                 !fake_is_pinned(c->dst, span(c->width, c->height, c->dst_pitch));
+    if (c->staged || wait)
+        fake_count_call(FAKE_PAGEABLE_COPY, device);
     struct fake_call call = {.name = name,
                              .run = run_copy,
                              .fini = fini_copy,

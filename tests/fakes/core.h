@@ -31,6 +31,7 @@ struct fake_verdict {
 };
 /* Counts a call and says what is to become of it. device -1: the current one. */
 struct fake_verdict fake_judge(const char *call, int device);
+void fake_count_call(const char *call, int device); /* and nothing else becomes of it */
 /* What fake_begin() or fake_refuse() found for the call that is being made by this thread. */
 struct fake_verdict fake_verdict_now(void);
 void fake_calls_reset(void);

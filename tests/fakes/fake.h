@@ -65,6 +65,9 @@ struct fake_call_count {
     unsigned long n[FAKE_DEVICES_MAX];
 };
 int fake_calls_get(struct fake_call_count *out, int room);
+/* Among them, under this name, copies from or to host memory that is not page-locked, which the
+ * caller waits for in one way or another. */
+#define FAKE_PAGEABLE_COPY "a pageable copy"
 unsigned long fake_hits(void);          /* calls since the reset that met a rule */
 unsigned long fake_hits_captured(void); /* of them, by a thread in the middle of a capture */
 
@@ -100,6 +103,9 @@ struct fake_counts {
 void fake_counts_get(struct fake_counts *out);
 /* Objects alive, all kinds together. */
 long fake_leaks(void);
+
+/* Every device stands still: calls take work, and nothing of it runs until it is let go again. */
+void fake_hold(bool on);
 
 /* The last fault or misuse that the fakes met, in words; "" when there was none. */
 const char *fake_last_report(void);

@@ -67,7 +67,7 @@ static bool read_rule(char *text, struct rule *r)
     return r->nth && !end[r->onwards] && read_what(what, &r->verdict);
 }
 
-static void count_call(const char *call, int device)
+void fake_count_call(const char *call, int device)
 {
     int i = 0;
     while (i < n_calls && strcmp(calls[i].name, call))
@@ -136,7 +136,7 @@ struct fake_verdict fake_judge(const char *call, int device)
     struct fake_verdict verdict = {0};
     if (device < 0)
         device = fake_current_device();
-    count_call(call, device);
+    fake_count_call(call, device);
     for (int i = 0; i < n_rules; i++) {
         struct rule *r = &rules[i];
         if (strcmp(r->call, call) || (r->device >= 0 && r->device != device))

@@ -16,6 +16,7 @@ static uint64_t rng;
 static uint64_t n_run;   /* operations */
 static uint64_t n_steps; /* queue entries of any kind: progress */
 static int n_waiting;
+static bool is_held;
 
 struct mark *mark_new(void)
 {
@@ -39,7 +40,15 @@ void mark_unref(struct mark *m)
 void fake_seed(uint64_t seed)
 {
     rng = seed;
+    is_held = false;
     n_run = n_steps = 0;
+}
+
+void fake_hold(bool on)
+{
+    fake_lock();
+    is_held = on;
+    fake_unlock();
 }
 
 uint64_t fake_ops_run(void)
@@ -146,7 +155,7 @@ static void later(struct CUstream_st *s, uint64_t t_ns)
  * kill the device, which empties the queue. */
 static bool step(struct CUstream_st *s)
 {
-    if (!s->head || !is_ready(s->head))
+    if (is_held || !s->head || !is_ready(s->head))
         return false;
     struct op *op = take_head(s);
     switch (op->kind) {

@@ -1,8 +1,9 @@
 /* Inside the CUDA backend: the context of one device, an instruction's prepared state, the table of
  * instructions. A context belongs to one thread, on which its device is the current one.
  *
- * run() only puts work on the context's stream. Everything else has happened when it returns, so
- * that what one rank's thread has finished may be read by another's. */
+ * run(), steps without a result, commit(), measure() and copy_later() only put work on the
+ * context's stream. Everything else has happened when it returns, so that what one rank's thread
+ * has finished may be read by another's. */
 #ifndef BST_BACKEND_CUDA_BE_H
 #define BST_BACKEND_CUDA_BE_H
 
@@ -18,10 +19,29 @@ enum {
     CUDA_ALIGNMENT = 256,
     CUDA_LT_WORKSPACE_MOST = 4 << 20,
     CUDA_SUM_CHUNK = 8 << 20, /* of blocks that are added up */
-    CUDA_LOSSES = 2,
+    CUDA_LOSSES = KERN_LOSSES,
 };
 
 struct cuda_link;
+
+/* steps.c's. */
+struct cuda_steps {
+    cudaStream_t copy;
+    cudaEvent_t copied[BST_STEP_SLOTS], done[BST_STEP_SLOTS];
+    unsigned n_begun, n_done; /* n_done: of those that are known to be */
+    bool is_copying;          /* the stream for copies may have work */
+    const char *from;         /* the block of the last one, and where it went */
+    char *at;
+    size_t bytes;
+};
+
+/* What is kept of a commit until it is asked for, beside what lies in struct cuda_update. */
+struct cuda_commit_slot {
+    cudaEvent_t began, ended, done; /* of the update's steps; the commit itself */
+    bool is_timed;                  /* it had steps */
+    int n_params, n_parts;
+    uint64_t n_calls; /* collectives in front of it */
+};
 
 struct bst_be {
     int device;
@@ -56,7 +76,10 @@ struct bst_be {
     double *sums, *sums_host;     /* on the device with the partial sums behind them */
     float *sum_chunk;             /* CUDA_SUM_CHUNK bytes, made when first needed */
     struct kern_scaler *scaler;   /* on the device: what one commit leaves to the next */
-    struct cuda_update *update;   /* optim.c's */
+    struct cuda_update *update;   /* update.h's */
+    struct cuda_steps steps;
+    struct cuda_commit_slot commits[BST_COMMITS];
+    uint64_t n_commits, n_fetched; /* asked for; of them, whose result was fetched */
 };
 
 /* How a tensor lies in memory. Plain is fp32 in the order of the shape; every other layout has the
@@ -191,17 +214,41 @@ enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out);
 void cuda_free(struct bst_be *be, void *p, size_t bytes);
 enum bst_err cuda_upload(struct bst_be *be, void *dst, const void *src, size_t bytes);
 enum bst_err cuda_download(struct bst_be *be, void *dst, const void *src, size_t bytes);
-/* Until the context's stream is empty. What other ranks have a part in fails here, if it does. */
+/* Until the context's streams are empty. What other ranks have a part in fails here, if it does. */
 enum bst_err cuda_wait(struct bst_be *be);
-enum bst_err cuda_hung(struct bst_be *be); /* the device does not answer: marks it, and says so */
+enum bst_err cuda_wait_event(struct bst_be *be, cudaEvent_t event); /* the same, up to it */
 void cuda_pause(unsigned *looks); /* between two looks at something; *looks is 0 at first */
 enum bst_err cuda_memory(struct bst_be *be, uint64_t *bytes);
 uint64_t cuda_held(const struct bst_be *be);
 
 /* link.c */
 extern const struct bst_link_ops cuda_link_ops;
-enum bst_err cuda_link_look(struct bst_be *be); /* in a wait; BST_OK: go on waiting */
-void cuda_link_is_done(struct bst_be *be);      /* the context's stream is empty */
+/* In a wait; BST_OK: go on waiting. *others: it is the other ranks that are waited for. */
+enum bst_err cuda_link_look(struct bst_be *be, bool *others);
+uint64_t cuda_link_calls(const struct bst_be *be);           /* collectives so far */
+void cuda_link_is_over(struct bst_be *be, uint64_t n_calls); /* so many of them have run */
+void cuda_link_give_up(struct bst_be *be); /* leaves the collectives that are on their way */
+/* 0 while commits may move something; read by the device. NULL: they always may. */
+const int32_t *cuda_link_gate(const struct bst_be *be);
+enum bst_err cuda_link_why(struct bst_be *be); /* it was left, in its own words */
+void cuda_link_owes(struct bst_be *be);        /* ... and nobody was told */
+
+/* steps.c: slots of struct bst_backend, and what the instructions use. */
+size_t cuda_input_bytes(size_t block_bytes);
+enum bst_err cuda_steps_open(struct bst_be *be);
+void cuda_steps_close(struct bst_be *be);
+enum bst_err cuda_begin(struct bst_be *be, const struct bst_step *step);
+enum bst_err cuda_step_ends(struct bst_be *be);
+enum bst_err cuda_steps_left(struct bst_be *be, int most);
+enum bst_err cuda_alloc_host(struct bst_be *be, size_t bytes, void **out);
+void cuda_free_host(struct bst_be *be, void *p, size_t bytes);
+/* Of BST_STEP_SLOTS places the one that is the step's which is being put on the stream. */
+static inline size_t cuda_step_slot(const struct bst_be *be)
+{
+    return (be->steps.n_begun + BST_STEP_SLOTS - 1) % BST_STEP_SLOTS;
+}
+/* Where on the device an array of the step lies; NULL: it has to be copied. */
+const void *cuda_input(const struct bst_be *be, const struct bst_step *step, const void *host);
 
 /* Numbers in fp32 to the context's type, or back ([+] added to what is there). */
 enum bst_err cuda_narrow(struct bst_be *be, void *dst, const float *src, int64_t count);
@@ -232,7 +279,7 @@ BST_MUST_USE enum bst_err cuda_product_run(struct bst_be *be, const struct cuda_
                                            bool add, void *workspace);
 
 /* embed.c */
-void cuda_sorted_free(struct cuda_sorted *s); /* NULL is fine */
+void cuda_sorted_free(struct bst_be *be, struct cuda_sorted *s); /* NULL is fine */
 
 /* attention.c */
 void cuda_attn_free(struct bst_be *be, struct cuda_attn *at); /* NULL is fine */
@@ -245,14 +292,16 @@ enum bst_err cuda_draw_ready(struct bst_be *be, const struct bst_step *step);
 void cuda_seq_layouts(const struct bst_be *be, const struct bst_program *p,
                       const struct bst_instr *in, struct bst_wants *w);
 
-/* loss.c: waits for what the program asked for and gives its loss to the step. */
+/* loss.c: waits for what the program asked for and gives its loss to the step, if it has a result.
+ */
 enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step);
 
-/* flat.c, optim.c, plain.c: the slots of struct bst_backend of the same names. */
+/* commit.c, flat.c, optim.c, plain.c: the slots of struct bst_backend of the same names. */
 enum bst_err cuda_sum(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
                       size_t bytes);
 enum bst_err cuda_scale(struct bst_be *be, void *dst, double factor, size_t bytes);
 enum bst_err cuda_copy(struct bst_be *be, void *dst, const void *src, size_t bytes);
+enum bst_err cuda_copy_later(struct bst_be *be, void *dst, const void *src, size_t bytes);
 enum bst_err cuda_sum_squares(struct bst_be *be, const void *x, size_t bytes, double *out);
 enum bst_err cuda_sum_squares_each(struct bst_be *be, const void *const *x, const size_t *bytes,
                                    int n, double *out);
@@ -264,6 +313,12 @@ enum bst_err cuda_optimize(struct bst_be *be, const struct bst_optim *how,
 enum bst_err cuda_commit_room(struct bst_be *be, int n_params, int n_spans);
 enum bst_err cuda_commit(struct bst_be *be, const struct bst_commit *how);
 enum bst_err cuda_committed(struct bst_be *be, struct bst_commit_result *out);
+enum bst_err cuda_measure(struct bst_be *be, const struct bst_commit *how);
+void cuda_forget(struct bst_be *be);
+enum bst_err cuda_commits_open(struct bst_be *be);
+void cuda_commits_close(struct bst_be *be);
+enum bst_err cuda_update_begins(struct bst_be *be); /* marks of the time that steps take */
+enum bst_err cuda_update_goes_on(struct bst_be *be);
 enum bst_err cuda_set_commit_state(struct bst_be *be, const struct bst_commit_state *s);
 void cuda_update_free(struct cuda_update *u); /* NULL is fine */
 enum bst_err cuda_export_plain(struct bst_be *be, const struct bst_param_slot *slot, const void *at,

@@ -52,7 +52,7 @@ static void release(struct bst_be *be, void *handle)
     cuda_dnn_plan_fini(&h->plan);
     cuda_dnn_plan_fini(&h->plan_add);
     cuda_product_fini(&h->product);
-    cuda_sorted_free(h->sorted);
+    cuda_sorted_free(be, h->sorted);
     cuda_attn_free(be, h->attn);
     bst_free(h);
 }
@@ -114,6 +114,11 @@ const struct bst_backend bst_backend_cuda = {
     .run = run,
     .run_some = cuda_run_some,
     .finish = cuda_finish,
+    .begin = cuda_begin,
+    .steps_left = cuda_steps_left,
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
+    .input_bytes = cuda_input_bytes,
     .upload = cuda_upload,
     .download = cuda_download,
     .memory = cuda_memory,
@@ -131,6 +136,9 @@ const struct bst_backend bst_backend_cuda = {
     .commit_room = cuda_commit_room,
     .commit = cuda_commit,
     .committed = cuda_committed,
+    .measure = cuda_measure,
+    .copy_later = cuda_copy_later,
+    .forget = cuda_forget,
     .set_commit_state = cuda_set_commit_state,
     .choices = choices,
     .take_choices = take_choices,

@@ -61,7 +61,7 @@ void cuda_pause(unsigned *looks)
         nanosleep(&pause, NULL);
 }
 
-enum bst_err cuda_hung(struct bst_be *be)
+static enum bst_err hung(struct bst_be *be)
 {
     be->is_hung = true;
     return bst_fail(BST_E_CONTEXT, "GPU %d has not answered for %.0f s", be->device,
@@ -69,26 +69,45 @@ enum bst_err cuda_hung(struct bst_be *be)
 }
 
 /* No call that blocks: a device, or another rank, that never answers must not take the host with
- * it. */
-enum bst_err cuda_wait(struct bst_be *be)
+ * it. While the others are waited for, their time is counted, not this device's. */
+static enum bst_err wait_for(struct bst_be *be, cudaStream_t stream, cudaEvent_t event)
 {
-    const double until = bst_clock_now() + be->wait_seconds;
+    double until = bst_clock_now() + be->wait_seconds;
     unsigned looks = 0;
 
     for (;;) {
+        bool others = false;
+
         if (be->is_hung)
-            return cuda_hung(be);
-        const cudaError_t e = cudaStreamQuery(be->stream);
-        if (e != cudaErrorNotReady) {
-            cuda_link_is_done(be);
+            return hung(be);
+        const cudaError_t e = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
+        if (e != cudaErrorNotReady)
             return cuda_fail(e, "the device");
-        }
         cudaGetLastError(); /* "not ready" stays behind as one */
-        BST_TRY(cuda_link_look(be));
-        if (bst_clock_now() > until)
-            return cuda_hung(be);
+        BST_TRY(cuda_link_look(be, &others));
+        const double now = bst_clock_now();
+        if (others)
+            until = now + be->wait_seconds;
+        else if (now > until)
+            return hung(be);
         cuda_pause(&looks);
     }
+}
+
+enum bst_err cuda_wait_event(struct bst_be *be, cudaEvent_t event)
+{
+    return wait_for(be, NULL, event);
+}
+
+enum bst_err cuda_wait(struct bst_be *be)
+{
+    BST_TRY(cuda_steps_left(be, 0));
+    BST_TRY(wait_for(be, be->stream, NULL));
+    cuda_link_is_over(be, cuda_link_calls(be));
+    if (be->steps.is_copying)
+        BST_TRY(wait_for(be, be->steps.copy, NULL));
+    be->steps.is_copying = false;
+    return BST_OK;
 }
 
 /* As the driver writes it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx. */
@@ -193,10 +212,15 @@ static enum bst_err open_scaler(struct bst_be *be)
 static enum bst_err open_small(struct bst_be *be)
 {
     BST_TRY(open_scaler(be));
+    BST_TRY(cuda_steps_open(be));
+    BST_TRY(cuda_commits_open(be));
     BST_TRY(cuda_fail(cudaMalloc((void **)&be->loss, CUDA_LOSSES * sizeof *be->loss), "cuda"));
     BST_TRY(cuda_fail(cudaHostAlloc((void **)&be->loss_host, CUDA_LOSSES * sizeof *be->loss_host,
                                     cudaHostAllocDefault),
                       "cuda: pinned memory"));
+    /* What a net does not have stays 0. */
+    BST_TRY(cuda_fail(cudaMemsetAsync(be->loss, 0, CUDA_LOSSES * sizeof *be->loss, be->stream),
+                      "cuda"));
     BST_TRY(cuda_fail(cudaMalloc((void **)&be->draw, sizeof *be->draw), "cuda"));
     BST_TRY(cuda_fail(cudaMalloc((void **)&be->sums, (KERN_SQUARES_BLOCKS + 1) *
                                                          KERN_SQUARES_TENSORS * sizeof *be->sums),
@@ -255,6 +279,8 @@ void cuda_close(struct bst_be *be)
     cudaFree(be->sum_chunk);
     cudaFree(be->scaler);
     cuda_update_free(be->update);
+    cuda_commits_close(be);
+    cuda_steps_close(be);
     if (be->lt)
         cublasLtDestroy(be->lt);
     cuda_shared_free(be);
@@ -297,7 +323,7 @@ enum bst_err cuda_alloc(struct bst_be *be, size_t bytes, void **out)
     if (!bytes)
         return BST_OK;
     if (be->is_hung)
-        return cuda_hung(be);
+        return hung(be);
     cudaError_t e = cudaMalloc(out, bytes);
     if (e == cudaErrorMemoryAllocation) {
         cudaGetLastError();

@@ -11,7 +11,9 @@
 
 struct cuda_sorted {
     int32_t *start; /* [table + 1] */
-    char *block;    /* what goes to the device: the order of places, then pieces */
+    /* What goes to the device: the order of places, then pieces; for each step that may be on its
+     * way, from page-locked memory. */
+    char *block;
     size_t start_bytes, block_bytes;
 };
 
@@ -66,7 +68,6 @@ static enum bst_err embed_fwd_run(struct bst_be *be, struct cuda_handle *h,
     const struct bst_shape *s = cuda_dst_shape(c->p, c->in, 0);
     struct kern_embed a = {
         .table = c->src[0],
-        .token = c->scratch,
         .y = c->dst[0],
         .rows = cuda_rows(s),
         .width = (int)cuda_width(s),
@@ -76,7 +77,11 @@ static enum bst_err embed_fwd_run(struct bst_be *be, struct cuda_handle *h,
 
     (void)h;
     BST_TRY(tokens_of(c, s, cuda_src_shape(c->p, c->in, 0)->d[0], &tokens, &a.valid));
-    BST_TRY(to_device(be, c->scratch, tokens, (size_t)a.valid * sizeof *tokens));
+    a.token = cuda_input(be, c->step, tokens);
+    if (!a.token) {
+        BST_TRY(to_device(be, c->scratch, tokens, (size_t)a.valid * sizeof *tokens));
+        a.token = c->scratch;
+    }
     return cuda_fail(kern_run_embed(be->stream, be->type, &a), "embedding");
 }
 
@@ -98,12 +103,12 @@ static size_t partial_bytes(int64_t rows, int64_t width)
     return (size_t)(2 * rows / KERN_EMBED_PIECE) * (size_t)width * sizeof(float);
 }
 
-void cuda_sorted_free(struct cuda_sorted *s)
+void cuda_sorted_free(struct bst_be *be, struct cuda_sorted *s)
 {
     if (!s)
         return;
     bst_alloc_free(s->start, s->start_bytes);
-    bst_alloc_free(s->block, s->block_bytes);
+    cuda_free_host(be, s->block, 0);
     bst_free(s);
 }
 
@@ -117,7 +122,8 @@ static enum bst_err sorted_new(int64_t rows, int64_t table, struct cuda_sorted *
     *out = s;
     BST_TRY(bst_alloc(s->start_bytes, &start));
     s->start = start;
-    BST_TRY(bst_alloc(s->block_bytes, &block));
+    BST_TRY(cuda_fail(cudaHostAlloc(&block, BST_STEP_SLOTS * s->block_bytes, cudaHostAllocDefault),
+                      "page-locked memory"));
     s->block = block;
     return BST_OK;
 }
@@ -192,7 +198,8 @@ static enum bst_err embed_bwd_run(struct bst_be *be, struct cuda_handle *h,
 {
     const struct bst_shape *s = cuda_src_shape(c->p, c->in, 0);
     const int64_t table = cuda_dst_shape(c->p, c->in, 0)->d[0], all = cuda_rows(s);
-    char *block = h->sorted->block, *there = c->scratch;
+    char *there = c->scratch;
+    char *block = h->sorted->block + cuda_step_slot(be) * h->sorted->block_bytes;
     const int32_t *tokens;
     int64_t rows;
 

@@ -66,9 +66,14 @@ enum bst_err cuda_widen(struct bst_be *be, float *dst, const void *src, int64_t 
     return cuda_fail(kern_run_cast(be->stream, be->type, &a), "a gradient to fp32");
 }
 
+enum bst_err cuda_copy_later(struct bst_be *be, void *dst, const void *src, size_t bytes)
+{
+    return cuda_fail(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, be->stream), "copy");
+}
+
 enum bst_err cuda_copy(struct bst_be *be, void *dst, const void *src, size_t bytes)
 {
-    BST_TRY(cuda_fail(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, be->stream), "copy"));
+    BST_TRY(cuda_copy_later(be, dst, src, bytes));
     return cuda_wait(be);
 }
 

@@ -390,16 +390,12 @@ static __device__ __forceinline__ void loss_sum(const kern_loss_sum &a)
     sum = block_sum(sum);
     correct = block_sum(correct);
     targets = block_sum(targets);
-    if (threadIdx.x == 0) {
-        a.loss->sum = sum;
-        a.loss->correct = (int64_t)correct;
-        a.loss->targets = (int64_t)targets;
-    }
     const double exact = block_sum(exact_of_warp(a));
     const int64_t bad = first_bad_row(a);
     if (threadIdx.x == 0) {
-        a.loss->exact = (int64_t)exact;
-        a.loss->bad_row = bad < a.n ? bad : -1;
+        const kern_loss all = {sum, (int64_t)correct, (int64_t)targets, (int64_t)exact,
+                               bad < a.n ? bad : -1};
+        kern_loss_put(&a, &all);
     }
 }
 

@@ -145,7 +145,8 @@ struct kern_row { /* of softmax cross-entropy, one a target */
     double loss;
     int32_t correct, kind;
 };
-struct kern_loss { /* of a micro-batch, on the device until it is read */
+#define KERN_LOSSES 2 /* of a net at most */
+struct kern_loss {    /* of micro-batches, on the device until it is read */
     double sum;
     int64_t correct, targets;
     int64_t exact;   /* samples that have targets, and whose every one is right */
@@ -169,6 +170,7 @@ struct kern_loss_sum {
     const struct kern_row *row;
     struct kern_loss *loss;
     int64_t n, samples, per_sample; /* n = samples · per_sample */
+    bool add;                       /* to what is there */
 };
 
 /* The same numbers in another order and type. A tensor is [n][c][pixels], its channels first or
@@ -216,7 +218,8 @@ struct kern_rules {
     int32_t nesterov;
     float momentum, v_factor, epsilon, keep_m, keep_v; /* keep_m: 1 - β1 */
     double beta1, beta2, trust, max_norm;
-    int32_t scales, drop;
+    int32_t scales;
+    double number; /* of the commit */
 };
 struct kern_scaler { /* from one update to the next */
     double scale;
@@ -224,11 +227,13 @@ struct kern_scaler { /* from one update to the next */
     int32_t good;
 };
 struct kern_decision {
-    int32_t skip;
+    double number;        /* the rules'; again at the end of all that goes back */
+    int32_t skip, closed; /* closed: by the gate, and nothing else is said */
     float grad_factor, unbias_m, unbias_root_v;
     double norm, scale; /* the scale that the gradients have */
     int32_t clipped, first_bad, last_bad, n_zero;
     struct kern_scaler after;
+    struct kern_loss loss[KERN_LOSSES];
 };
 
 struct kern_grad_squares { /* partial[param][block] */
@@ -237,7 +242,11 @@ struct kern_grad_squares { /* partial[param][block] */
     double *partial;
     int n;
 };
-struct kern_decide { /* and sum[param], unscaled */
+struct kern_decide {     /* and sum[param], unscaled */
+    const int32_t *gate; /* the host's; NULL: open. Not 0: nothing moves */
+    const double *stats; /* the statistics' squared norm; NULL: there are none */
+    const struct kern_loss *loss;
+    double *end; /* = number */
     const struct kern_rules *rules;
     const struct kern_param *param;
     const double *partial;

@@ -377,6 +377,19 @@ KERN_INLINE double kern_softmax_class(const struct kern_softmax *a, enum kern_ty
     return -target * log_p;
 }
 
+KERN_INLINE void kern_loss_put(const struct kern_loss_sum *a, const struct kern_loss *of)
+{
+    struct kern_loss all = *of;
+
+    if (a->add) {
+        all.sum = a->loss->sum + of->sum;
+        all.correct += a->loss->correct;
+        all.targets += a->loss->targets;
+        all.exact += a->loss->exact;
+    }
+    *a->loss = all;
+}
+
 /* Element i of the destination, in its order in memory. */
 KERN_INLINE void kern_reorder_at(const struct kern_reorder *a, int64_t i)
 {
@@ -454,12 +467,19 @@ KERN_INLINE void kern_decide_all(const struct kern_decide *a, double total, int 
 {
     const struct kern_rules *r = a->rules;
     struct kern_decision *d = a->out;
-    const bool finite = kern_is_finite(total);
+    const bool finite = kern_is_finite(total), drop = a->stats && !kern_is_finite(*a->stats);
     double coefficient = 1;
 
+    d->number = *a->end = r->number;
+    for (int i = 0; i < KERN_LOSSES; i++)
+        d->loss[i] = a->loss[i];
+    d->after = *a->scaler;
+    d->closed = a->gate && *(const volatile int32_t *)a->gate;
+    d->skip = d->closed || !finite || drop;
+    if (d->closed)
+        return;
     d->norm = sqrt(total);
     d->scale = a->scaler->scale;
-    d->skip = !finite || r->drop;
     d->first_bad = first_bad;
     d->last_bad = last_bad;
     d->n_zero = n_zero;
@@ -472,7 +492,7 @@ KERN_INLINE void kern_decide_all(const struct kern_decide *a, double total, int 
     }
     d->grad_factor = (float)(coefficient / d->scale);
     a->scaler->steps += !d->skip;
-    if (r->scales && !r->drop)
+    if (r->scales && !drop)
         kern_move_scale(a->scaler, finite);
     d->unbias_m = d->unbias_root_v = 1;
     if (r->kind == BST_OPTIMIZER_ADAMW || r->kind == BST_OPTIMIZER_LAMB) {

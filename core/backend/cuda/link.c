@@ -5,27 +5,42 @@
 #include <string.h>
 
 #include "core/backend/cuda/be.h"
+#include "core/backend/cuda/gate.h"
 #include "core/backend/cuda/nccl.h"
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/thread.h"
 
+/* A rank whose own device hangs says so first. */
+#define OTHERS_TIMES 1.5
 #define GRACE_SECONDS 1.0 /* for the rank whose failure showed here, to say what it was */
 #define END_SECONDS 5.0
 #define ABORT_SECONDS 10.0
+enum { CALLS = 8 }; /* on their way: two an update, and more updates than commits */
+
+struct link_call {
+    cudaEvent_t ready, done; /* what is before it has run; it has run itself */
+    double since;            /* when it was first seen to be ready; 0: not yet */
+};
 
 struct cuda_link {
     const struct cuda_nccl *nccl;
     ncclComm_t comm; /* NULL: broken */
     cudaStream_t stream;
-    cudaEvent_t ready, done;
+    struct link_call calls[CALLS];
     const atomic_bool *given_up;
+    struct cuda_gate *gate;
     int rank, n_ranks;
-    uint64_t n_calls;
-    bool is_pending; /* the last call's work may still be in the stream */
-    bool has_end;    /* `done` is behind it */
-    double since;    /* when it was put there */
+    uint64_t n_calls, n_over; /* n_over: known to be */
+    enum bst_err why;         /* it was left */
+    bool is_owed;             /* nobody was told */
+    char text[400];
 };
+
+const int32_t *cuda_link_gate(const struct bst_be *be)
+{
+    return be->link ? cuda_gate_word(be->link->gate) : NULL;
+}
 
 /* --- the end of a broken communicator --- */
 
@@ -50,10 +65,11 @@ static void abort_comm(struct cuda_link *l)
 
     if (!l->comm)
         return;
+    cuda_gate_shut(l->gate);
     struct last_call *c = bst_xalloc(sizeof *c);
     *c = (struct last_call){l->nccl, l->comm};
     l->comm = NULL;
-    l->is_pending = false;
+    l->n_over = l->n_calls;
     if (bst_thread_start(&thread, abort_main, c))
         abort_main(c);
     else
@@ -67,10 +83,39 @@ static bool given_up(const struct cuda_link *l)
     return atomic_load(l->given_up);
 }
 
+/* What is said of it again and again: by every commit behind the collective that was left. */
+static enum bst_err left(struct cuda_link *l, enum bst_err err)
+{
+    l->why = err;
+    snprintf(l->text, sizeof l->text, "%s", bst_err_text());
+    return err;
+}
+
 static enum bst_err others_failed(struct cuda_link *l)
 {
     abort_comm(l);
-    return bst_fail(BST_E_STATE, "rank %d: another rank failed", l->rank);
+    return left(l, bst_fail(BST_E_STATE, "rank %d: another rank failed", l->rank));
+}
+
+enum bst_err cuda_link_why(struct bst_be *be)
+{
+    struct cuda_link *l = be->link;
+
+    if (!l || !l->why)
+        return bst_fail(BST_E_STATE, "another rank failed");
+    l->is_owed = false;
+    return bst_fail(l->why, "%s", l->text);
+}
+
+void cuda_link_owes(struct bst_be *be)
+{
+    if (be->link)
+        be->link->is_owed = be->link->why != BST_OK;
+}
+
+static enum bst_err owed(struct bst_be *be)
+{
+    return be->link && be->link->is_owed ? cuda_link_why(be) : BST_OK;
 }
 
 /* NCCL tells of a peer's failure too, and of this device's own. Whoever had it says what it was. */
@@ -85,18 +130,18 @@ static enum bst_err broken(struct bst_be *be, ncclResult_t r, const char *what)
     abort_comm(l);
     const cudaError_t own = cudaStreamQuery(be->stream);
     if (own != cudaSuccess && own != cudaErrorNotReady)
-        return cuda_fail(own, what);
+        return left(l, cuda_fail(own, what));
     cudaGetLastError(); /* "not ready" stays behind as one */
     while (r == ncclRemoteError && !given_up(l) && bst_clock_now() < until)
         cuda_pause(&looks);
     if (r == ncclRemoteError && given_up(l))
         return others_failed(l);
-    return bst_fail(BST_E_LIBRARY, "%s: NCCL: %s%s%s", what, l->nccl->GetErrorString(r),
-                    text[0] ? ": " : "", text);
+    return left(l, bst_fail(BST_E_LIBRARY, "%s: NCCL: %s%s%s", what, l->nccl->GetErrorString(r),
+                            text[0] ? ": " : "", text));
 }
 
 /* What every wait looks at. ncclInProgress is no failure. */
-static enum bst_err look(struct bst_be *be, double since, const char *what, ncclResult_t *state)
+static enum bst_err look(struct bst_be *be, const char *what, ncclResult_t *state)
 {
     struct cuda_link *l = be->link;
 
@@ -106,52 +151,89 @@ static enum bst_err look(struct bst_be *be, double since, const char *what, nccl
     ncclResult_t r = l->nccl->CommGetAsyncError(l->comm, state);
     if (r == ncclSuccess)
         r = *state;
-    if (r != ncclSuccess && r != ncclInProgress)
-        return broken(be, r, what);
-    if (bst_clock_now() - since < be->wait_seconds)
-        return BST_OK;
-    /* What is waited for is this device's own, behind a collective that everyone came to. */
-    if (l->has_end && cudaEventQuery(l->done) == cudaSuccess) {
-        l->is_pending = false;
-        return BST_OK;
-    }
+    return r != ncclSuccess && r != ncclInProgress ? broken(be, r, what) : BST_OK;
+}
+
+static enum bst_err no_answer(struct bst_be *be, const char *what, uint64_t call)
+{
+    struct cuda_link *l = be->link;
+
     abort_comm(l);
-    /* What came before the collective is not done yet: it is this device that holds up the rest. */
-    if (cudaEventQuery(l->ready) == cudaErrorNotReady)
-        return cuda_hung(be);
-    return bst_fail(BST_E_LIBRARY,
-                    "%s: no answer from the other ranks for %.0f s (rank %d, collective %llu)",
-                    what, be->wait_seconds, l->rank, (unsigned long long)l->n_calls);
+    return left(l, bst_fail(BST_E_LIBRARY,
+                            "%s: no answer from the other ranks for %.0f s (rank %d, collective "
+                            "%llu)",
+                            what, be->wait_seconds, l->rank, (unsigned long long)call));
 }
 
 /* A call on a communicator that does not block is over when it says so. */
 static enum bst_err settle(struct bst_be *be, ncclResult_t r, const char *what)
 {
-    const double since = bst_clock_now();
+    const double until = bst_clock_now() + be->wait_seconds;
     unsigned looks = 0;
 
     while (r == ncclInProgress) {
-        BST_TRY(look(be, since, what, &r));
+        BST_TRY(look(be, what, &r));
+        if (r == ncclInProgress && bst_clock_now() > until)
+            return no_answer(be, what, be->link->n_calls);
         if (r == ncclInProgress)
             cuda_pause(&looks);
     }
     return r == ncclSuccess ? BST_OK : broken(be, r, what);
 }
 
-enum bst_err cuda_link_look(struct bst_be *be)
+static enum bst_err has_passed(cudaEvent_t event, bool *passed)
+{
+    const cudaError_t e = cudaEventQuery(event);
+
+    *passed = e == cudaSuccess;
+    if (e != cudaErrorNotReady)
+        return cuda_fail(e, "a collective");
+    cudaGetLastError();
+    return BST_OK;
+}
+
+/* The time of the oldest collective on its way counts from when this device has come to it: until
+ * then it is this device that holds up the rest. */
+enum bst_err cuda_link_look(struct bst_be *be, bool *others)
 {
     struct cuda_link *l = be->link;
     ncclResult_t state;
 
-    if (!l || !l->comm || !l->is_pending)
+    if (!l || !l->comm || l->n_over == l->n_calls)
         return BST_OK;
-    return look(be, l->since, "a collective", &state);
+    BST_TRY(look(be, "a collective", &state));
+    for (bool passed = true; passed && l->n_over < l->n_calls; l->n_over += passed)
+        BST_TRY(has_passed(l->calls[l->n_over % CALLS].done, &passed));
+    if (l->n_over == l->n_calls)
+        return BST_OK;
+    struct link_call *c = &l->calls[l->n_over % CALLS];
+    const double now = bst_clock_now();
+    bool is_ready = c->since > 0;
+    if (!is_ready)
+        BST_TRY(has_passed(c->ready, &is_ready));
+    if (is_ready && !(c->since > 0))
+        c->since = now;
+    *others = c->since > 0;
+    return *others && now - c->since > OTHERS_TIMES * be->wait_seconds
+               ? no_answer(be, "a collective", l->n_over + 1)
+               : BST_OK;
 }
 
-void cuda_link_is_done(struct bst_be *be)
+uint64_t cuda_link_calls(const struct bst_be *be)
+{
+    return be->link ? be->link->n_calls : 0;
+}
+
+void cuda_link_is_over(struct bst_be *be, uint64_t n_calls)
+{
+    if (be->link && n_calls > be->link->n_over)
+        be->link->n_over = n_calls;
+}
+
+void cuda_link_give_up(struct bst_be *be)
 {
     if (be->link)
-        be->link->is_pending = false;
+        abort_comm(be->link);
 }
 
 /* --- collectives --- */
@@ -161,7 +243,8 @@ enum direction { TO_LINK, FROM_LINK };
 static enum bst_err hand_over(struct bst_be *be, enum direction d)
 {
     const struct cuda_link *l = be->link;
-    cudaEvent_t event = d == TO_LINK ? l->ready : l->done;
+    const struct link_call *c = &l->calls[(l->n_calls - 1) % CALLS];
+    cudaEvent_t event = d == TO_LINK ? c->ready : c->done;
     cudaError_t e = cudaEventRecord(event, d == TO_LINK ? be->stream : l->stream);
 
     if (e == cudaSuccess)
@@ -175,19 +258,18 @@ static enum bst_err begin(struct bst_be *be)
 
     if (!l || !l->comm)
         return bst_fail(BST_E_STATE, "a collective over a broken communicator");
-    l->n_calls++;
-    l->has_end = false;
-    l->since = bst_clock_now();
+    if (l->n_calls - l->n_over == CALLS) {
+        BST_TRY(cuda_wait_event(be, l->calls[l->n_over % CALLS].done));
+        cuda_link_is_over(be, l->n_calls - CALLS + 1);
+    }
+    l->calls[l->n_calls++ % CALLS].since = 0;
     return hand_over(be, TO_LINK);
 }
 
 static enum bst_err end(struct bst_be *be, ncclResult_t r, const char *what)
 {
-    be->link->is_pending = true;
     BST_TRY(settle(be, r, what));
-    BST_TRY(hand_over(be, FROM_LINK));
-    be->link->has_end = true;
-    return BST_OK;
+    return hand_over(be, FROM_LINK);
 }
 
 static enum bst_err all_reduce(struct bst_be *be, void *block, size_t bytes)
@@ -234,10 +316,11 @@ static enum bst_err open_streams(struct cuda_link *l)
 
     if (e == cudaSuccess)
         e = cudaStreamCreateWithPriority(&l->stream, cudaStreamNonBlocking, greatest);
-    if (e == cudaSuccess)
-        e = cudaEventCreateWithFlags(&l->ready, cudaEventDisableTiming);
-    if (e == cudaSuccess)
-        e = cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming);
+    for (int i = 0; i < CALLS && e == cudaSuccess; i++) {
+        e = cudaEventCreateWithFlags(&l->calls[i].ready, cudaEventDisableTiming);
+        if (e == cudaSuccess)
+            e = cudaEventCreateWithFlags(&l->calls[i].done, cudaEventDisableTiming);
+    }
     return cuda_fail(e, "a stream for collectives");
 }
 
@@ -283,13 +366,16 @@ static void leave(struct bst_be *be, bool is_broken)
     }
     abort_comm(l);
     if (!be->is_hung) {
-        if (l->ready)
-            cudaEventDestroy(l->ready);
-        if (l->done)
-            cudaEventDestroy(l->done);
+        for (int i = 0; i < CALLS; i++) {
+            if (l->calls[i].ready)
+                cudaEventDestroy(l->calls[i].ready);
+            if (l->calls[i].done)
+                cudaEventDestroy(l->calls[i].done);
+        }
         if (l->stream)
             cudaStreamDestroy(l->stream);
     }
+    cuda_gate_give_back(l->gate, be->is_hung);
     be->link = NULL;
     bst_free(l);
 }
@@ -303,7 +389,9 @@ static enum bst_err join(struct bst_be *be, const struct bst_link_cfg *cfg)
     be->link = bst_xalloc(sizeof *be->link);
     *be->link = (struct cuda_link){
         .nccl = nccl, .given_up = cfg->given_up, .rank = cfg->rank, .n_ranks = cfg->n_ranks};
-    enum bst_err err = open_streams(be->link);
+    enum bst_err err = cuda_gate_take(cfg->given_up, &be->link->gate);
+    if (!err)
+        err = open_streams(be->link);
     if (!err)
         err = connect(be, cfg);
     if (err) {
@@ -325,6 +413,7 @@ const struct bst_link_ops cuda_link_ops = {
     .join = join,
     .leave = leave,
     .intact = intact,
+    .owed = owed,
     .all_reduce = all_reduce,
     .broadcast = broadcast,
     .settle = cuda_wait,

@@ -1,6 +1,6 @@
 /* Softmax cross-entropy with PyTorch's label smoothing, a row a block; a net may have a second
  * loss, of a label a sample. Losses stay on the device until the program has been put on its
- * stream. */
+ * stream, of a step without a result until the commit. */
 #include "core/backend/cuda/tune.h"
 
 /* Scratch: the labels, then a struct kern_row a target. */
@@ -23,15 +23,34 @@ static enum bst_err ce_describe(struct bst_be *be, const struct bst_program *p,
     return BST_OK;
 }
 
+static enum bst_err bad_label(const int32_t *labels, int64_t row, int64_t per_sample)
+{
+    return bst_fail(BST_E_RANGE, "label %d of sample %d is no class of the net", (int)labels[row],
+                    (int)(row / per_sample));
+}
+
+/* What comes back with the commit comes too late for an error about labels. */
+static enum bst_err check_ahead(const struct kern_softmax *a, const int32_t *labels,
+                                int64_t per_sample)
+{
+    for (int64_t i = 0; i < a->n_valid; i++)
+        if (labels[i] != a->ignored && (labels[i] < 0 || labels[i] >= a->classes))
+            return bad_label(labels, i, per_sample);
+    return BST_OK;
+}
+
 /* Of the rows, and their sum to where it is read. */
 static enum bst_err run_loss(struct bst_be *be, enum kern_type type, const struct kern_softmax *a,
-                             int64_t per_sample, int which)
+                             const struct bst_step *step, int64_t per_sample, int which)
 {
-    const struct kern_loss_sum sum = {a->row, &be->loss[which], a->n, a->n / per_sample,
-                                      per_sample};
+    const bool late = !step->result;
+    const struct kern_loss_sum sum = {a->row,     &be->loss[which],        a->n, a->n / per_sample,
+                                      per_sample, late && step->accumulate};
 
     BST_TRY(cuda_fail(kern_run_softmax(be->stream, type, a), "loss"));
     BST_TRY(cuda_fail(kern_run_loss_sum(be->stream, KERN_F32, &sum), "loss"));
+    if (late)
+        return BST_OK;
     BST_TRY(cuda_fail(cudaMemcpyAsync(&be->loss_host[which], &be->loss[which], sizeof *be->loss,
                                       cudaMemcpyDeviceToHost, be->stream),
                       "loss from the device"));
@@ -49,10 +68,10 @@ static enum bst_err ce_run(struct bst_be *be, struct cuda_handle *h, const struc
     const int32_t *labels = pair ? step->pair : step->labels;
     const double smoothing = pair ? 0 : step->label_smoothing;
     const int64_t rows = cuda_rows(s), per_sample = rows / s->d[0];
-    const struct kern_softmax a = {
+    struct kern_softmax a = {
         .scaler = be->type == KERN_F16 ? be->scaler : NULL,
         .z = c->src[0],
-        .labels = c->scratch,
+        .labels = labels ? cuda_input(be, step, labels) : NULL,
         .dz = c->in->n_dst ? c->dst[0] : NULL,
         .row = (struct kern_row *)((char *)c->scratch + labels_bytes(rows)),
         .n = rows,
@@ -67,11 +86,14 @@ static enum bst_err ce_run(struct bst_be *be, struct cuda_handle *h, const struc
     (void)h;
     if (!labels && step->n_valid)
         return bst_fail(BST_E_ARG, "the step has no labels for this loss");
-    if (a.n_valid)
+    if (a.labels)
+        BST_TRY(check_ahead(&a, labels, per_sample));
+    if (!a.labels && a.n_valid)
         BST_TRY(cuda_fail(cudaMemcpyAsync(c->scratch, labels, (size_t)a.n_valid * sizeof *labels,
                                           cudaMemcpyHostToDevice, be->stream),
                           "labels to the device"));
-    return run_loss(be, cuda_seq_type(be, s), &a, per_sample, pair);
+    a.labels = a.labels ? a.labels : c->scratch;
+    return run_loss(be, cuda_seq_type(be, s), &a, step, per_sample, pair);
 }
 
 static enum bst_err check_labels(const struct kern_loss *loss, const int32_t *labels,
@@ -79,8 +101,7 @@ static enum bst_err check_labels(const struct kern_loss *loss, const int32_t *la
 {
     if (loss->bad_row < 0)
         return BST_OK;
-    return bst_fail(BST_E_RANGE, "label %d of sample %d is no class of the net",
-                    (int)labels[loss->bad_row], (int)(loss->bad_row / per_sample));
+    return bad_label(labels, loss->bad_row, per_sample);
 }
 
 enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step)
@@ -92,7 +113,10 @@ enum bst_err cuda_finish(struct bst_be *be, const struct bst_step *step)
         pending[i] = be->loss_is_pending[i];
         be->loss_is_pending[i] = false;
     }
-    BST_TRY(cuda_wait(be));
+    if (r)
+        BST_TRY(cuda_wait(be));
+    else
+        BST_TRY(cuda_step_ends(be));
     if (be->tuned)
         cuda_tuned_write(be->tuned);
     if (pending[0]) {

@@ -105,7 +105,7 @@ static enum bst_err image_run(struct bst_be *be, struct cuda_handle *h, const st
     const struct cuda_form *f = &h->form;
     struct kern_image a = {
         .dst = c->dst[0],
-        .src = c->scratch,
+        .src = cuda_input(be, c->step, c->step->images),
         .pixels = f->n * f->pixels,
         .valid = c->step->n_valid * f->pixels,
         .c_src = f->c,
@@ -121,9 +121,13 @@ static enum bst_err image_run(struct bst_be *be, struct cuda_handle *h, const st
         a.factor[i] = (float)(1 / (255 * std));
         a.offset[i] = (float)(-(double)c->p->mean[i] / std);
     }
-    BST_TRY(cuda_fail(cudaMemcpyAsync(c->scratch, c->step->images, (size_t)a.valid * (size_t)f->c,
+    if (!a.src) {
+        a.src = c->scratch;
+        BST_TRY(
+            cuda_fail(cudaMemcpyAsync(c->scratch, c->step->images, (size_t)a.valid * (size_t)f->c,
                                       cudaMemcpyHostToDevice, be->stream),
                       "images to the device"));
+    }
     return cuda_fail(kern_run_image(be->stream, be->type, &a), "images");
 }
 
