@@ -371,7 +371,8 @@ static enum bst_err turn(struct bst_session *s)
     if (!s->pending && (s->n_eval_for || (!s->paused && eval_due(s))))
         BST_TRY(do_eval(s));
     bool hurry = s->n_checkpoint_for || (s->folder.save && checkpoint_due(s));
-    if (!s->pending && (hurry || (!s->paused && checkpoint_due(s))))
+    /* What became due since it was looked at waits for the next turn. */
+    if (!s->pending && !s->n_sent && (hurry || (!s->paused && checkpoint_due(s))))
         do_checkpoint(s);
     if (!s->pending && s->find_waiting) {
         BST_TRY(bst_session_find(s));

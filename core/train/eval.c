@@ -140,6 +140,7 @@ static enum bst_err evaluate(struct bst_trainer *t, struct job *job)
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
     if (bst_dataset_info(t->data)->n[BST_EVAL] < 1)
         return bst_fail(BST_E_STATE, "the data set has no evaluation part");
+    BST_TRY(bst_made_alike(t));
     const struct crew_request r = {.op = CREW_EVAL, .u.some = job->some};
     BST_TRY(bst_crew_lead(t, &r));
     t->stop = job->stop;

@@ -152,6 +152,7 @@ struct sent {
     bool waits;     /* the ranks stay with it until its gradients are reduced, everywhere */
     bool moved;     /* rank 0 has made it */
     double at;      /* when it was asked for */
+    double behind;  /* seconds after the one before it was, if that was on its way still; else 0 */
     /* Rank 0's; of a backend with commit() the losses and what the commit came to only once it is
      * taken. */
     double tally[T_ALL];
@@ -367,6 +368,9 @@ static inline enum bst_err bst_none_sent(const struct bst_trainer *t)
 {
     return t->n_sent ? bst_fail(BST_E_STATE, "%d updates are on their way", t->n_sent) : BST_OK;
 }
+/* The same, and after a failure rank 0's state is every rank's again. Before all that looks at more
+ * ranks than the first. */
+BST_MUST_USE enum bst_err bst_made_alike(struct bst_trainer *t);
 
 /* trace.c */
 BST_MUST_USE enum bst_err bst_trace_open(struct bst_trainer *t);

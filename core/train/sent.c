@@ -63,6 +63,12 @@ static void note_cause(struct bst_trainer *t, enum bst_err err, bool is_told)
     snprintf(t->cause.text, sizeof t->cause.text, "%s", bst_err_text());
 }
 
+enum bst_err bst_made_alike(struct bst_trainer *t)
+{
+    BST_TRY(bst_none_sent(t));
+    return t->apart ? bst_state_share_all(t, false) : BST_OK;
+}
+
 /* Ranks become alike again, and their link whole. */
 static enum bst_err gather_up(struct bst_trainer *t)
 {
@@ -70,10 +76,7 @@ static enum bst_err gather_up(struct bst_trainer *t)
     t->cause.err = BST_OK;
     if (owed)
         return bst_fail(owed, "%s", t->cause.text);
-    if (!t->apart)
-        return BST_OK;
-    BST_TRY(bst_none_sent(t));
-    return bst_state_share_all(t, false);
+    return t->apart ? bst_made_alike(t) : BST_OK;
 }
 
 /* --- on its way --- */
@@ -99,6 +102,8 @@ static enum bst_err send(struct bst_trainer *t, const struct bst_update_req *req
                        .waits = waits || req->only_matmul,
                        .targets = (double)req->batch,
                        .at = bst_clock_now()};
+    if (t->n_sent)
+        s->behind = s->at - t->sent[(t->first_sent + t->n_sent - 1) % BST_COMMITS].at;
     BST_TRY(check_req(t, req));
     BST_TRY(gather_up(t));
     BST_TRY(bst_crew_lead(t, &r));
@@ -241,12 +246,14 @@ static void report(const struct bst_trainer *t, const struct sent *s, struct bst
         };
 }
 
-/* The time that an update takes is that between two, where they overlap. */
+/* The time that an update takes is that between two, where they overlap: between their ends, or
+ * between their starts where those are what is waited for. When what is on its way is drained its
+ * ends come together. */
 static void done(struct bst_trainer *t, const struct sent *s, struct bst_update_result *out)
 {
     double now = bst_clock_now();
     report(t, s, out);
-    out->seconds = now - fmax(s->at, t->taken_at);
+    out->seconds = fmax(now - fmax(s->at, t->taken_at), s->behind);
     t->taken_at = now;
     if (s->req.only_matmul)
         return;

@@ -490,7 +490,7 @@ static enum bst_err compare_job(struct rank *k, void *arg)
 enum bst_err bst_trainer_compare_ranks(struct bst_trainer *t)
 {
     const struct crew_request r = {.op = CREW_COMPARE};
-    BST_TRY(bst_none_sent(t));
+    BST_TRY(bst_made_alike(t));
     BST_TRY(bst_crew_lead(t, &r));
     return bst_ranks_all(t, compare_job, NULL);
 }

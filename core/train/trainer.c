@@ -493,6 +493,7 @@ enum bst_err bst_trainer_hold(struct bst_trainer *t)
     BST_TRY(bst_none_sent(t));
     if (atomic_load(&t->broken))
         return bst_fail(BST_E_STATE, "the trainer's state was lost in an update that failed");
+    BST_TRY(bst_made_alike(t));
     BST_TRY(bst_crew_lead(t, &r));
     BST_TRY(bst_ranks_all(t, hold_job, &back));
     t->hold_commits = t->commits;

@@ -383,6 +383,13 @@ static bool after_failure(struct cell *c, struct bst_trainer *t, enum bst_err er
     return train_hash(t) == whole.hash[i] || bad(c, "the step that failed has moved something", i);
 }
 
+/* A plan that cannot be made gives way to the next one, a stretch that cannot be captured to its
+ * instructions one by one. */
+static bool may_pass(const struct cell *c)
+{
+    return group_of(c->call) & (CUDNN | CAPTURE) || fake_hits_captured() > 0;
+}
+
 static bool run_steps(struct cell *c, struct bst_trainer *t)
 {
     bool failed = false, again = false;
@@ -398,11 +405,8 @@ static bool run_steps(struct cell *c, struct bst_trainer *t)
         failed |= err != BST_OK;
         again = err != BST_OK;
     }
-    /* A plan that cannot be made gives way to the next one, a stretch that cannot be captured to
-     * its instructions one by one. */
-    const bool met = fake_hits() > 0,
-               may_pass = group_of(c->call) & (CUDNN | CAPTURE) || fake_hits_captured() > 0;
-    if (met && !failed && !may_pass)
+    const bool met = fake_hits() > 0;
+    if (met && !failed && !may_pass(c))
         return bad(c, "went unnoticed", STEPS);
     /* From here on the run only closes. */
     if (met && train_hash(t) != whole.hash[STEPS])
@@ -428,13 +432,13 @@ static bool run_late(struct cell *c, struct bst_trainer *t)
 {
     struct play p = {0};
     const enum bst_err err = play_on(t, &p);
-    const bool met = fake_hits() > 0, may_pass = group_of(c->call) & CUDNN;
+    const bool met = fake_hits() > 0;
 
     c->is_unmet = !met;
     if (p.wrong)
         return bad(c, "a result is not that of its update", p.done);
     if (!err)
-        return met && !may_pass ? bad(c, "went unnoticed", p.done) : closes(c, t, p.done);
+        return met && !may_pass(c) ? bad(c, "went unnoticed", p.done) : closes(c, t, p.done);
     if (!judge(c, err, p.done))
         return false;
     if (!bst_trainer_intact(t))
@@ -443,6 +447,9 @@ static bool run_late(struct cell *c, struct bst_trainer *t)
         return bad(c, "the state is not that behind the last result", p.done);
     if (c->class->verdict != BST_FAULT_RETRY && c->class->verdict != BST_FAULT_DROP)
         return closes(c, t, p.done);
+    /* What looks at all ranks finds rank 0's state in each, though no update was sent since. */
+    if (bst_trainer_compare_ranks(t))
+        return bad(c, "ranks differ behind the failure", p.done);
     if (play(t, &p))
         return bad(c, "one failure, two errors", p.done);
     if (p.wrong)

@@ -380,6 +380,7 @@ static __device__ __forceinline__ int64_t first_bad_row(const kern_loss_sum &a)
 
 static __device__ __forceinline__ void loss_sum(const kern_loss_sum &a)
 {
+    __shared__ kern_loss all;                 /* thread 0's, or registers run out */
     double sum = 0, correct = 0, targets = 0; /* whole numbers, exact in doubles */
 
     for (int64_t i = threadIdx.x; i < a.n; i += KERN_THREADS) {
@@ -390,11 +391,16 @@ static __device__ __forceinline__ void loss_sum(const kern_loss_sum &a)
     sum = block_sum(sum);
     correct = block_sum(correct);
     targets = block_sum(targets);
+    if (threadIdx.x == 0) {
+        all.sum = sum;
+        all.correct = (int64_t)correct;
+        all.targets = (int64_t)targets;
+    }
     const double exact = block_sum(exact_of_warp(a));
     const int64_t bad = first_bad_row(a);
     if (threadIdx.x == 0) {
-        const kern_loss all = {sum, (int64_t)correct, (int64_t)targets, (int64_t)exact,
-                               bad < a.n ? bad : -1};
+        all.exact = (int64_t)exact;
+        all.bad_row = bad < a.n ? bad : -1;
         kern_loss_put(&a, &all);
     }
 }
@@ -482,6 +488,7 @@ static __device__ __forceinline__ void norms(const kern_optim &a, const kern_par
     double *out = a.partial + 2 * ((size_t)blockIdx.y * KERN_SQUARES_BLOCKS + blockIdx.x);
     double ww = 0, mm = 0;
 
+#pragma unroll 1 /* or registers run out, here and below */
     for (int64_t i = first_item(); i < p.count; i += all_threads())
         kern_norms_at(&a, &p, &s, i, &ww, &mm);
     ww = block_sum(ww);
@@ -507,15 +514,16 @@ static __device__ __forceinline__ float ratio_of(const kern_optim &a, const kern
 static __device__ __forceinline__ void optim(const kern_optim &a)
 {
     const kern_span &s = a.span[blockIdx.y];
-    const kern_part p = kern_part_of(&a, &s);
 
     if (a.decision->skip)
         return;
     if (a.sweep == KERN_SWEEP_NORMS) {
-        norms(a, p, s);
+        norms(a, kern_part_of(&a, &s), s);
         return;
     }
     const float ratio = a.sweep == KERN_SWEEP_WEIGHTS ? ratio_of(a, s) : 1;
+    const kern_part p = kern_part_of(&a, &s);
+#pragma unroll 1
     for (int64_t i = first_item(); i < p.count; i += all_threads())
         kern_optim_at(&a, &p, &s, ratio, i);
 }

@@ -31,21 +31,21 @@ void cuda_plan_close(struct bst_be *be)
 
 enum { SHARED_UNUSED_MOST = 32 };
 
-/* What cuDNN compiles for a device it hands to the driver, to be laid out. Where there is none ours
- * takes it, under the driver's name: it knows no device. */
+/* What cuDNN compiles for a device it hands to the driver, to be laid out. A driver knows no code
+ * but its own device's, and there may be none: ours takes any, under the driver's name. Not where
+ * another is in this process already. */
 static bool hold_driver(void)
 {
     Dl_info self;
     char path[PATH_MAX];
 
-    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL))
-        return true;
     if (!dladdr((void *)(uintptr_t)hold_driver, &self) || !self.dli_fname)
         return false;
     const char *slash = strrchr(self.dli_fname, '/');
     const int n = snprintf(path, sizeof path, "%.*slibcuda_plan.so",
                            slash ? (int)(slash + 1 - self.dli_fname) : 0, self.dli_fname);
-    return n > 0 && n < (int)sizeof path && dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    const void *ours = n > 0 && n < (int)sizeof path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL;
+    return ours && dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) == ours;
 }
 
 /* A question to cuDNN. */
