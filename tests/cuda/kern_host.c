@@ -1,12 +1,25 @@
 /* The kernels on the host: the bodies of kern_body.h, for the fakes. One call does what a whole
  * grid does; sums over rows have the grid's chunks, and within one a single order where the device
  * has a tree. Linked into tests, and as a library for the fakes that a finished bstune runs on. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/backend/cuda/kern_body.h"
 #include "tests/fakes/fake.h"
 
 enum { GROUP = KERN_GROUP };
+
+void kern_host_group(const void *p, enum kern_type type, size_t i)
+{
+    const char *at = (const char *)p + i * (type == KERN_F32 ? 4 : 2);
+
+    if ((uintptr_t)at % 16 == 0)
+        return;
+    fprintf(stderr, "a kernel takes a group at %p, element %zu of %p: not a multiple of 16\n",
+            (const void *)at, i, p);
+    abort();
+}
 
 static void image(enum kern_type type, const struct kern_image *a)
 {

@@ -117,7 +117,7 @@ static void rounding_is_to_nearest_even(void **state)
 /* One set of numbers in fp32 and in a 16-bit type, and room for results of both. */
 struct pair {
     enum kern_type type;
-    float in[TENSORS][MOST], out[2][MOST];
+    _Alignas(16) float in[TENSORS][MOST], out[2][MOST]; /* as device memory is */
     uint16_t in16[TENSORS][MOST], out16[2][MOST];
     float channel[8][64];
     uint8_t bytes[2][MOST];
@@ -300,6 +300,35 @@ static void casts_round_once_and_come_back(void **state)
         for (int k = 0; k < N; k++)
             assert_true(back[k] == 2 * from16(p.out16[0][k], type));
         assert_true(back[N] == p.in[2][N]);
+    }
+}
+
+/* What is cast may start at any element, as a part of a weight does. */
+static void casts_start_anywhere(void **state)
+{
+    static struct pair p;
+    static float wide[MOST], back[MOST];
+    enum { N = 50 };
+
+    (void)state;
+    for (int i = 0; i < 2 * 4 * 8; i++) {
+        const enum kern_type type = half_types[i % 2];
+        const int w = i / 2 % 4, h = i / 8;
+        struct kern_cast a = {wide + w, p.out16[0] + h, N, false, false};
+
+        fill(&p, type, (uint64_t)i);
+        memcpy(wide, p.in[0], sizeof wide);
+        launch("cast", type, &a);
+        for (int k = 0; k < N; k++)
+            assert_int_equal(p.out16[0][h + k], to16(wide[w + k], type));
+        memset(back, 0, sizeof back);
+        a = (struct kern_cast){p.out16[0] + h, back + w, N, true, true};
+        for (int uses = 1; uses <= 2; uses++) {
+            launch("cast", type, &a);
+            for (int k = 0; k < N; k++)
+                assert_true(back[w + k] == (float)uses * from16(p.out16[0][h + k], type));
+        }
+        assert_true(back[w + N] == 0);
     }
 }
 
@@ -576,6 +605,7 @@ int main(void)
         cmocka_unit_test(batch_norm_rounds_once),
         cmocka_unit_test(element_by_element_rounds_once),
         cmocka_unit_test(casts_round_once_and_come_back),
+        cmocka_unit_test(casts_start_anywhere),
         cmocka_unit_test(pooling_rounds_once),
         cmocka_unit_test(mean_pooling_rounds_once),
         cmocka_unit_test(images_round_once_and_are_padded),

@@ -13,7 +13,10 @@ enum { /* of op_case.flags, beside BST_IF_* */
        APART = 1 << 21, /* queries, keys and values in values of their own, of two lengths */
        DROP = 1 << 22,
        INFER = 1 << 23,
+       PART = 1 << 24, /* rows of a larger weight, from one on that no vector load may start at */
 };
+
+enum { BEFORE = 1, BEHIND = 2 }; /* rows of a weight around a part of it */
 
 static struct bst_shape seq_shape(const struct op_size *s, int width)
 {
@@ -25,6 +28,8 @@ static struct bst_instr *add(struct rig *r, const struct op_case *oc, enum bst_i
     struct bst_instr *in = bst_pass_add_instr(&r->pass, op, oc->name);
     in->attr = (struct bst_attr){
         .in_out = oc->flags & IN_OUT,
+        .part = oc->flags & PART,
+        .first_row = oc->flags & PART ? BEFORE : 0,
         .tanh = oc->flags & TANH,
         .causal = oc->flags & CAUSAL,
         .stream = op == BST_I_ATTN_FWD || op == BST_I_ATTN_BWD ? (oc->flags & PADDED ? 0 : -1) : 0,
@@ -49,6 +54,8 @@ static int weight(struct rig *r, const struct op_case *oc, const struct op_size 
     struct bst_shape w = {2, {s->oc, s->c}}, b = {1, {s->oc}};
     if (oc->flags & IN_OUT)
         w = (struct bst_shape){2, {s->c, s->oc}};
+    if (oc->flags & PART)
+        w.d[0] = b.d[0] = BEFORE + s->oc + BEHIND;
     int first = rig_param(r, BST_PARAM_LINEAR_WEIGHT, &w);
     if (!(oc->flags & NO_BIAS))
         rig_param(r, BST_PARAM_BIAS, &b);
@@ -406,9 +413,11 @@ const struct op_case op_seq_cases[] = {
     GELU("seq_linear_fwd+gelu", IN_OUT | TANH),
     GELU("seq_linear_fwd+gelu infer", NO_BIAS | INFER),
     SEQ("seq_linear_fwd in_out", build_linear_fwd, IN_OUT | NO_BIAS, features, 2),
+    SEQ("seq_linear_fwd part", build_linear_fwd, PART, features, 2),
     SEQ("seq_linear_bwd", build_linear_bwd, 0, most, 2),
     SEQ("seq_linear_bwd in_out", build_linear_bwd, IN_OUT, most, 2),
     SEQ("seq_linear_bwd no_bias", build_linear_bwd, NO_BIAS, most, 2),
+    SEQ("seq_linear_bwd part", build_linear_bwd, PART, most, 2),
     MANY("many_linear_fwd", build_linear_fwd, 0, features, true),
     MANY_GELU("many_linear_fwd+gelu", IN_OUT | TANH),
     MANY_GELU("many_linear_fwd+gelu infer", NO_BIAS | INFER),

@@ -19,6 +19,8 @@
 #define KERN_EACH(k) _Pragma("unroll") for (int k = 0; k < KERN_GROUP; k++)
 #else
 #define KERN_EACH(k) for (int k = 0; k < KERN_GROUP; k++)
+/* Ends the program where the device, which takes a whole group 16 bytes at a time, would fault. */
+void kern_host_group(const void *p, enum kern_type type, size_t i);
 #endif
 
 struct kern_oct { /* a group of elements as floats */
@@ -45,6 +47,9 @@ KERN_INLINE struct kern_oct kern_load_oct(const void *p, enum kern_type type, si
         }
         return o;
     }
+#else
+    if (n == KERN_GROUP)
+        kern_host_group(p, type, i);
 #endif
     KERN_EACH(k)
     o.v[k] = k < n ? kern_load(p, type, i + (size_t)k) : 0;
@@ -71,6 +76,9 @@ KERN_INLINE void kern_store_oct(void *p, enum kern_type type, size_t i, int n,
         ((uint4 *)p)[i / 8] = make_uint4(u[0], u[1], u[2], u[3]);
         return;
     }
+#else
+    if (n == KERN_GROUP)
+        kern_host_group(p, type, i);
 #endif
     KERN_EACH(k)
     {
@@ -415,6 +423,16 @@ KERN_INLINE void kern_reorder_at(const struct kern_reorder *a, int64_t i)
 KERN_INLINE void kern_cast_oct(const struct kern_cast *a, enum kern_type type, size_t i, int n)
 {
     const enum kern_type from = a->widen ? type : KERN_F32, to = a->widen ? KERN_F32 : type;
+
+    if (((uintptr_t)a->src | (uintptr_t)a->dst) % 16) { /* a part of a parameter */
+        for (int k = 0; k < n; k++) {
+            const float v = kern_load(a->src, from, i + (size_t)k);
+
+            kern_store(a->dst, to, i + (size_t)k,
+                       a->add ? v + kern_load(a->dst, to, i + (size_t)k) : v);
+        }
+        return;
+    }
     struct kern_oct o = kern_load_oct(a->src, from, i, n);
 
     if (a->add) {
