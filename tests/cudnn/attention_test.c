@@ -19,8 +19,8 @@
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/io.h"
-#include "core/run/gpu.h"
 #include "nets/nets.h"
+#include "tests/cudnn/planner.h"
 
 enum { FILE_BYTES_MAX = 16 << 20 };
 
@@ -38,11 +38,6 @@ static const struct net nets[] = {
     {"transformer", 37000, 2, 0.1, {512, 24, 64, 128}, {16, 1, 64}, 3, ""},
 };
 enum { N_NETS = sizeof nets / sizeof nets[0] };
-
-static const char *device, *folder;
-static bool all;
-static struct bst_gpu gpu;
-static const struct bst_backend *planner;
 
 static void compile_one(struct bst_be *be, const struct net *n, int length, int batch)
 {
@@ -155,29 +150,13 @@ static void every_attention_has_a_way(void **state)
     printf("%s: %.1f s\n", device, bst_clock_now() - since);
 }
 
-int main(int argc, char **argv)
+static int run_group(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_attention_has_a_way)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
 
-    if (argc < 3) {
-        fprintf(stderr, "usage: attention_test DEVICE FOLDER [all]\n");
-        return 2;
-    }
-    device = argv[1];
-    folder = argv[2];
-    all = argc > 3;
-    setenv("BSTUNE_PRESET_DIR", "presets", 1); /* tests run in the source folder */
-    struct bst_preset_env *env = bst_preset_env_new(&net_table);
-    int failed = 1;
-    if (bst_backend_get_planner(&planner)) {
-        printf("skipped: %s\n", bst_err_text());
-        failed = 77;
-    } else if (bst_gpu_load(env, device, &gpu)) {
-        printf("%s\n", bst_err_text());
-    } else {
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    bst_gpu_fini(&gpu);
-    bst_preset_env_free(env);
-    return failed;
+int main(int argc, char **argv)
+{
+    return with_planner(argc, argv, run_group);
 }

@@ -21,18 +21,13 @@
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/io.h"
-#include "core/run/gpu.h"
 #include "nets/nets.h"
+#include "tests/cudnn/planner.h"
 
 enum { N_BATCHES = 6, FILE_BYTES_MAX = 16 << 20 };
 
 static const char *const nets[] = {"resnet18", "resnet34", "resnet50", "resnet101"};
 static const int batches[N_BATCHES] = {1, 32, 64, 128, 256, 512};
-static const char *device, *folder;
-static bool all;
-static struct bst_gpu gpu;
-static const struct bst_backend *planner;
-
 static void compile_one(struct bst_be *be, const char *name, int batch, bool training)
 {
     struct bst_net_cfg cfg = {
@@ -166,31 +161,16 @@ static void answers_are_kept(void **state)
     bst_free(path);
 }
 
-int main(int argc, char **argv)
+static int run_group(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_graph_has_a_plan),
         cmocka_unit_test(answers_are_kept),
     };
-    if (argc < 3) {
-        fprintf(stderr, "usage: graphs_test DEVICE FOLDER [all]\n");
-        return 2;
-    }
-    device = argv[1];
-    folder = argv[2];
-    all = argc > 3;
-    setenv("BSTUNE_PRESET_DIR", "presets", 1); /* tests run in the source folder */
-    struct bst_preset_env *env = bst_preset_env_new(&net_table);
-    int failed = 1;
-    if (bst_backend_get_planner(&planner)) {
-        printf("skipped: %s\n", bst_err_text());
-        failed = 77;
-    } else if (bst_gpu_load(env, device, &gpu)) {
-        printf("%s\n", bst_err_text());
-    } else {
-        failed = cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    bst_gpu_fini(&gpu);
-    bst_preset_env_free(env);
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    return with_planner(argc, argv, run_group);
 }

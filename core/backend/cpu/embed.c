@@ -7,38 +7,23 @@
 
 #include "core/base/alloc.h"
 #include "core/backend/cpu/be.h"
-
-static enum bst_err tokens_of(const struct bst_call *c, const struct bst_shape *s, int64_t table,
-                              const int32_t **tokens, size_t *rows)
-{
-    int stream = c->in->attr.stream;
-    size_t t = (size_t)s->d[1];
-
-    *tokens = c->step->tokens[stream];
-    *rows = (size_t)c->step->n_valid * t;
-    if (!*tokens || c->step->n_valid > s->d[0])
-        return bst_fail(BST_E_ARG, "the step has no tokens of stream %d for %d samples", stream,
-                        c->step->n_valid);
-    for (size_t i = 0; i < *rows; i++)
-        if ((*tokens)[i] < 0 || (*tokens)[i] >= table)
-            return bst_fail(BST_E_RANGE, "token %d at position %zu of sample %zu; the table has %d",
-                            (*tokens)[i], i % t, i / t, (int)table);
-    return BST_OK;
-}
+#include "core/backend/tokens.h"
 
 static enum bst_err run_embed_fwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_dst_shape(c, 0);
-    size_t rows, d = cpu_width(s), all = cpu_rows(s);
+    size_t d = cpu_width(s), all = cpu_rows(s);
     float *y = c->dst[0], scale = (float)c->in->attr.scale;
     int team = h->count < CPU_SMALL ? 1 : be->threads;
     const float *table = c->src[0];
     const int32_t *tokens;
+    int64_t rows;
 
-    BST_TRY(tokens_of(c, s, cpu_src_shape(c, 0)->d[0], &tokens, &rows));
+    BST_TRY(
+        bst_step_tokens(c->step, c->in->attr.stream, s, cpu_src_shape(c, 0)->d[0], &tokens, &rows));
 #pragma omp parallel for num_threads(team) schedule(static)
     for (size_t r = 0; r < all; r++) {
-        if (r < rows)
+        if (r < (size_t)rows)
             be->seq->copy_scaled(y + r * d, table + (size_t)tokens[r] * d, scale, d);
         else
             memset(y + r * d, 0, d * sizeof *y);
@@ -62,14 +47,15 @@ static void columns(size_t d, int t, int team, size_t *from, size_t *to)
 static enum bst_err run_embed_bwd(struct bst_be *be, struct cpu_handle *h, const struct bst_call *c)
 {
     const struct bst_shape *s = cpu_src_shape(c, 0);
-    size_t rows, d = cpu_width(s), table = (size_t)cpu_dst_shape(c, 0)->d[0];
+    size_t d = cpu_width(s), table = (size_t)cpu_dst_shape(c, 0)->d[0];
     const float *dy = c->src[0];
     float *dw = c->dst[0], scale = (float)c->in->attr.scale;
     int team = h->count < CPU_SMALL ? 1 : be->threads;
     bool add = cpu_adds(c, 0);
     const int32_t *tokens;
+    int64_t rows;
 
-    BST_TRY(tokens_of(c, s, (int64_t)table, &tokens, &rows));
+    BST_TRY(bst_step_tokens(c->step, c->in->attr.stream, s, (int64_t)table, &tokens, &rows));
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int t = 0; t < team; t++) {
         size_t from, to;
@@ -77,7 +63,7 @@ static enum bst_err run_embed_bwd(struct bst_be *be, struct cpu_handle *h, const
         columns(d, t, team, &from, &to);
         for (size_t r = 0; r < table && !add; r++)
             memset(dw + r * d + from, 0, (to - from) * sizeof *dw);
-        for (size_t r = 0; r < rows; r++)
+        for (size_t r = 0; r < (size_t)rows; r++)
             be->seq->add_scaled(dw + (size_t)tokens[r] * d + from, dy + r * d + from, scale,
                                 to - from);
     }

@@ -221,13 +221,8 @@ static cudnnBackendDescriptor_t pointwise(struct cuda_dnn_graph *g, cudnnPointwi
 {
     /* The modes from CMP_EQ on give truth values. */
     const bool logical = mode >= CUDNN_POINTWISE_CMP_EQ && mode <= CUDNN_POINTWISE_LOGICAL_NOT;
-    const cudnnDataType_t type = logical ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
 
-    SET(d, POINTWISE_MODE, POINTWISE_MODE, 1, &mode);
-    SET(d, POINTWISE_MATH_PREC, DATA_TYPE, 1, &type);
-    cuda_dnn_finish(g, d, "pointwise");
-    return d;
+    return cuda_dnn_pointwise_how(g, mode, logical ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT, -1);
 }
 
 void cuda_dnn_pointwise(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode, int x, int b, int y)

@@ -37,8 +37,8 @@ void cuda_dnn_reduce(struct cuda_dnn_graph *g, cudnnReduceTensorOp_t op, int x, 
     cuda_dnn_finish_op(g, d, "reduction operation");
 }
 
-static cudnnBackendDescriptor_t pointwise(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode,
-                                          cudnnDataType_t type, int64_t axis)
+cudnnBackendDescriptor_t cuda_dnn_pointwise_how(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode,
+                                                cudnnDataType_t type, int64_t axis)
 {
     cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
 
@@ -53,7 +53,7 @@ static cudnnBackendDescriptor_t pointwise(struct cuda_dnn_graph *g, cudnnPointwi
 void cuda_dnn_select(struct cuda_dnn_graph *g, int x, int b, int which, int y)
 {
     cudnnBackendDescriptor_t how =
-        pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1);
+        cuda_dnn_pointwise_how(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1);
     cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 
     SET(d, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1, &how);
@@ -67,7 +67,7 @@ void cuda_dnn_select(struct cuda_dnn_graph *g, int x, int b, int which, int y)
 void cuda_dnn_index(struct cuda_dnn_graph *g, int x, int dimension, int y)
 {
     cudnnBackendDescriptor_t how =
-        pointwise(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, dimension);
+        cuda_dnn_pointwise_how(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, dimension);
     cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 
     SET(d, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1, &how);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/backend/cuda/be.h"
+#include "core/backend/tokens.h"
 #include "core/base/alloc.h"
 
 struct cuda_sorted {
@@ -24,25 +25,6 @@ void cuda_seq_layouts(const struct bst_be *be, const struct bst_program *p,
         w->src[k] = cuda_seq_layout(be, cuda_src_shape(p, in, k));
     for (int k = 0; k < in->n_dst; k++)
         w->dst[k] = cuda_seq_layout(be, cuda_dst_shape(p, in, k));
-}
-
-/* The step's tokens of an embedding over [N, T, D]; *rows of them count. */
-static enum bst_err tokens_of(const struct bst_call *c, const struct bst_shape *s, int64_t table,
-                              const int32_t **tokens, int64_t *rows)
-{
-    const int stream = c->in->attr.stream;
-
-    *tokens = c->step->tokens[stream];
-    *rows = c->step->n_valid * s->d[1];
-    if (!*tokens || c->step->n_valid > s->d[0])
-        return bst_fail(BST_E_ARG, "the step has no tokens of stream %d for %d samples", stream,
-                        c->step->n_valid);
-    for (int64_t i = 0; i < *rows; i++) {
-        if ((*tokens)[i] < 0 || (*tokens)[i] >= table)
-            return bst_fail(BST_E_RANGE, "token %d at position %d of sample %d; the table has %d",
-                            (int)(*tokens)[i], (int)(i % s->d[1]), (int)(i / s->d[1]), (int)table);
-    }
-    return BST_OK;
 }
 
 static enum bst_err to_device(struct bst_be *be, void *dst, const void *src, size_t bytes)
@@ -76,7 +58,8 @@ static enum bst_err embed_fwd_run(struct bst_be *be, struct cuda_handle *h,
     const int32_t *tokens;
 
     (void)h;
-    BST_TRY(tokens_of(c, s, cuda_src_shape(c->p, c->in, 0)->d[0], &tokens, &a.valid));
+    BST_TRY(bst_step_tokens(c->step, c->in->attr.stream, s, cuda_src_shape(c->p, c->in, 0)->d[0],
+                            &tokens, &a.valid));
     a.token = cuda_input(be, c->step, tokens);
     if (!a.token) {
         BST_TRY(to_device(be, c->scratch, tokens, (size_t)a.valid * sizeof *tokens));
@@ -203,7 +186,7 @@ static enum bst_err embed_bwd_run(struct bst_be *be, struct cuda_handle *h,
     const int32_t *tokens;
     int64_t rows;
 
-    BST_TRY(tokens_of(c, s, table, &tokens, &rows));
+    BST_TRY(bst_step_tokens(c->step, c->in->attr.stream, s, table, &tokens, &rows));
     sort(tokens, rows, table, h->sorted->start, (int32_t *)(void *)block);
     const struct cut n = cut(h->sorted->start, table, (void *)(block + order_bytes(all)));
     struct kern_embed_bwd a = {

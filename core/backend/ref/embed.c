@@ -4,24 +4,7 @@
 #include <string.h>
 
 #include "core/backend/ref/ref_real.h"
-
-/* The step's tokens of an embedding over [N, T, D]; *rows of them count. */
-static enum bst_err tokens_of(const struct ref_call *c, const struct bst_shape *s, int64_t table,
-                              const int32_t **tokens, int64_t *rows)
-{
-    int stream = c->in->attr.stream;
-    *tokens = c->step->tokens[stream];
-    *rows = c->step->n_valid * s->d[1];
-    if (!*tokens || c->step->n_valid > s->d[0])
-        return bst_fail(BST_E_ARG, "the step has no tokens of stream %d for %d samples", stream,
-                        c->step->n_valid);
-    for (int64_t i = 0; i < *rows; i++) {
-        if ((*tokens)[i] < 0 || (*tokens)[i] >= table)
-            return bst_fail(BST_E_RANGE, "token %d at position %d of sample %d; the table has %d",
-                            (int)(*tokens)[i], (int)(i % s->d[1]), (int)(i / s->d[1]), (int)table);
-    }
-    return BST_OK;
-}
+#include "core/backend/tokens.h"
 
 /* Samples that do not count are 0. */
 enum bst_err REF(embed_fwd)(const struct ref_call *c)
@@ -31,7 +14,8 @@ enum bst_err REF(embed_fwd)(const struct ref_call *c)
     real *y = c->dst[0];
     const int32_t *tokens;
     int64_t rows, d = s->d[2];
-    BST_TRY(tokens_of(c, s, ref_src_shape(c, 0)->d[0], &tokens, &rows));
+    BST_TRY(
+        bst_step_tokens(c->step, c->in->attr.stream, s, ref_src_shape(c, 0)->d[0], &tokens, &rows));
     memset(y, 0, (size_t)bst_shape_count(s) * sizeof *y);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t i = 0; i < d; i++)
@@ -49,7 +33,7 @@ enum bst_err REF(embed_bwd)(const struct ref_call *c)
     real *dw = c->dst[0];
     const int32_t *tokens;
     int64_t rows, d = s->d[2], table = ref_dst_shape(c, 0)->d[0];
-    BST_TRY(tokens_of(c, s, table, &tokens, &rows));
+    BST_TRY(bst_step_tokens(c->step, c->in->attr.stream, s, table, &tokens, &rows));
     for (int64_t t = 0; t < table; t++) {
         for (int64_t i = 0; i < d; i++) {
             double sum = 0;
