@@ -118,8 +118,8 @@ static void draw_help(const struct tui_study *v, struct tui_area a)
         "samp/s, epoch, target: medians over the runs; the rest are means.",
         "eff: samples to the target where they are fewest, over those of this batch.",
         "target: training time to the accuracy of the level line.",
-        "choice: the shortest epoch of those that are as accurate as the best.",
-        "accurate, fastest, largest: best accuracy, shortest epoch, largest batch.",
+        "choice: the fastest of those as accurate as the best; under 5 % longer counts as fast.",
+        "accurate, fastest, largest: best accuracy, shortest epoch, largest tried that fits.",
         "Training loss is smoothed over a twentieth of the run.",
     };
     enum { NOTES = sizeof notes / sizeof *notes + 2 };

@@ -13,7 +13,7 @@
 #include "core/report/sweep_table.h"
 #include "core/run/run_dir.h"
 
-enum { PAGE_CAP = 16 << 20 };
+enum { PAGE_CAP = 16 << 20, CURVE_ROOM = 10 /* points of accuracy */ };
 
 struct columns { /* of the rows, for plots */
     int n;
@@ -67,26 +67,52 @@ static struct bst_plot *plot_accuracy(const struct bst_sweep *w, const struct co
     return p;
 }
 
-static struct bst_plot *plot_speed(const struct columns *c)
+/* From zero, and with each run's: how far two of one batch are apart says what a difference between
+ * batches is worth. */
+static struct bst_plot *plot_speed(const struct bst_study *s, const struct columns *c)
 {
+    double *x = bst_xcalloc((size_t)s->n_runs, 2 * sizeof *x), *y = x + s->n_runs, most = 0;
+    int n = 0;
+    for (int i = 0; i < s->n_runs; i++) {
+        if (s->runs[i].state != BST_STUDY_DONE)
+            continue;
+        x[n] = (double)s->runs[i].batch;
+        y[n] = s->runs[i].result.samples_per_sec;
+        most = fmax(most, y[n++]);
+    }
     const struct bst_plot_cfg cfg = {
         .title = "Samples per second by batch",
         .x = batch_axis(c),
-        .y = {.label = "samples/s"},
+        .y = {.label = "samples/s", .high = 1.05 * most},
     };
     struct bst_plot *p = bst_plot_new(&cfg);
-    bst_plot_line(p, NULL, BST_PLOT_BLUE, c->batch, c->speed, c->n);
-    bst_plot_points(p, NULL, BST_PLOT_BLUE, c->batch, c->speed, c->n);
+    bst_plot_line(p, "median", BST_PLOT_BLUE, c->batch, c->speed, c->n);
+    bst_plot_points(p, "a run", BST_PLOT_ORANGE, x, y, n);
+    bst_free(x);
     return p;
+}
+
+/* From ten points under the target up: what is decided, is decided there. */
+static struct bst_plot_axis accuracy_axis(const struct bst_sweep *w)
+{
+    struct bst_plot_axis y = {.label = "accuracy, %"};
+    double target = 100 * w->target_used, best = target;
+    for (int i = 0; i < w->n_rows; i++)
+        best = fmax(best, 100 * w->rows[i].best_accuracy);
+    if (isfinite(target) && target > CURVE_ROOM) {
+        y.low = floor(target - CURVE_ROOM);
+        y.high = fmin(100, ceil(best + 1));
+    }
+    return y;
 }
 
 /* Evaluations of the first seed of each batch over training time: what the time goes into. */
 static struct bst_plot *plot_curves(const struct bst_study *s)
 {
     const struct bst_plot_cfg cfg = {
-        .title = "Accuracy over training time",
+        .title = "Accuracy over training time, first seed",
         .x = {.label = "training time, s"},
-        .y = {.label = "accuracy, %"},
+        .y = accuracy_axis(&s->sweep),
     };
     struct bst_plot *p = bst_plot_new(&cfg);
     for (int i = 0; i < s->plan.n_batches; i++) {
@@ -136,6 +162,7 @@ static const char head[] =
     "white-space:nowrap}\n"
     "th:last-child,td:last-child{text-align:left}\n"
     "tr.choice{font-weight:bold}\n"
+    ".notes{white-space:pre-line}\n"
     "svg{max-width:100%;height:auto}\n"
     "</style>\n";
 
@@ -179,11 +206,20 @@ static void put_row(struct bst_sb *out, const struct bst_sweep_row *row)
     bst_sb_add(out, "</td></tr>\n");
 }
 
+static void put_explained(struct bst_sb *out, const struct bst_sweep *w)
+{
+    struct bst_sb text;
+    bst_sb_init(&text, PAGE_CAP);
+    bst_sweep_explain(w, &text);
+    bst_sb_addf(out, "<p class=notes>%s</p>\n", text.data);
+    bst_sb_fini(&text);
+}
+
 static void put_table(struct bst_sb *out, const struct bst_study *s)
 {
     static const char *const titles[] = {
-        "batch",    "runs",           "accuracy, %", "± error",    "best, %",   "loss", "samples/s",
-        "epoch, s", "memory planned", "memory peak", "efficiency", "target, s", ""};
+        "batch",    "runs",           "accuracy, %", "± error", "best, %",   "loss", "samples/s",
+        "epoch, s", "memory planned", "memory peak", "eff",     "target, s", ""};
     bst_sb_add(out, "<table>\n<tr>");
     for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
         bst_sb_addf(out, "<th>%s</th>", titles[i]);
@@ -191,15 +227,7 @@ static void put_table(struct bst_sb *out, const struct bst_study *s)
     for (int i = 0; i < s->sweep.n_rows; i++)
         put_row(out, &s->sweep.rows[i]);
     bst_sb_add(out, "</table>\n");
-    bst_sb_addf(
-        out,
-        "<p>Choice: the shortest epoch within %.2f points of the most accurate batch. "
-        "Target: training time to an accuracy of %.2f&nbsp;%%. Efficiency: samples to the "
-        "target where they are fewest, over samples to it at this batch; n/a where a run "
-        "did not come to it. Error: one standard error of the mean. Accuracies and losses are "
-        "means over the runs of a batch, samples/s, epoch and target medians, so that a run "
-        "that something else held up does not count.</p>\n",
-        100 * s->sweep.delta_used, 100 * s->sweep.target_used);
+    put_explained(out, &s->sweep);
 }
 
 static void put_failed(struct bst_sb *out, const struct bst_study *s)
@@ -239,7 +267,7 @@ static enum bst_err put_plot(struct bst_sb *out, const struct bst_plot *p, const
 static enum bst_err put_plots(struct bst_sb *out, const struct bst_study *s, const char *dir)
 {
     struct columns c = columns_of(&s->sweep);
-    struct bst_plot *plots[] = {plot_accuracy(&s->sweep, &c), plot_speed(&c), plot_curves(s)};
+    struct bst_plot *plots[] = {plot_accuracy(&s->sweep, &c), plot_speed(s, &c), plot_curves(s)};
     static const char *const names[] = {"accuracy", "speed", "curves"};
     enum bst_err err = BST_OK;
     for (int i = 0; i < 3; i++) {

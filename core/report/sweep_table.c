@@ -15,6 +15,7 @@
 FIELD(batch, 1)
 FIELD(runs, 1)
 FIELD(epoch_seconds, 1)
+FIELD(slower, 100)
 FIELD(samples_per_sec, 1)
 FIELD(memory_planned, 1)
 FIELD(memory_peak, 1)
@@ -48,6 +49,7 @@ static const struct field *fields_of(int *n)
         {"efficiency", get_efficiency},
         {"samples_to_target", get_samples_to_target},
         {"seconds_to_target", get_seconds_to_target},
+        {"slower_percent", get_slower},
     };
     *n = (int)(sizeof fields / sizeof *fields);
     return fields;
@@ -62,7 +64,7 @@ void bst_sweep_marks(const struct bst_sweep_row *row, struct bst_sb *out)
         {row->choice, "choice"},
         {row->accurate, "most accurate"},
         {row->fastest, "fastest"},
-        {row->largest, "largest that fits"},
+        {row->largest, "largest tried that fits"},
     };
     bool some = false;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -122,6 +124,30 @@ static void put_marked(const struct bst_sweep *w, struct bst_sb *out)
         bst_sb_addc(out, '\n');
 }
 
+void bst_sweep_explain(const struct bst_sweep *w, struct bst_sb *out)
+{
+    if (!isfinite(w->target_used))
+        return;
+    if (w->vague)
+        bst_sb_addf(
+            out,
+            "choice: unknown, two standard errors are over %.0f points; more seeds would tell\n",
+            100 * BST_SWEEP_DOUBT_MOST);
+    else
+        bst_sb_addf(out, "choice: the fastest within %.2f points of the most accurate\n",
+                    100 * w->delta_used);
+    if (w->n_rows > 1)
+        bst_sb_addf(out,
+                    "epochs less than %.0f %% or two standard errors apart are equally fast%s\n",
+                    100 * BST_SWEEP_SLOWER, w->told_apart ? "" : ": all of these");
+    bst_sb_addf(out,
+                "target: training time to an accuracy of %.2f %%\n"
+                "eff: samples to the target where they are fewest, over those of this batch\n"
+                "±: one standard error; times and samples/s are medians over the runs of a\n"
+                "batch, the rest are means\n",
+                100 * w->target_used);
+}
+
 void bst_sweep_print(const struct bst_study *s, struct bst_sb *out)
 {
     const struct bst_sweep *w = &s->sweep;
@@ -131,13 +157,8 @@ void bst_sweep_print(const struct bst_study *s, struct bst_sb *out)
     for (int i = 0; i < w->n_rows; i++)
         put_row(&w->rows[i], out);
     put_marked(w, out);
-    if (isfinite(w->target_used))
-        bst_sb_addf(
-            out,
-            "\ntarget: training time to an accuracy of %.2f %%\neff: what a sample is worth on the "
-            "way there\nchoice: the shortest epoch within %.2f points of the most accurate\n"
-            "over the runs of a batch, times and samp/s are medians, the rest are means\n",
-            100 * w->target_used, 100 * w->delta_used);
+    bst_sb_addc(out, '\n');
+    bst_sweep_explain(w, out);
     for (int i = 0; i < s->n_runs; i++)
         if (s->runs[i].state == BST_STUDY_FAILED)
             bst_sb_addf(out, "batch %" PRIu64 ", seed %" PRIu64 ": %s\n", s->runs[i].batch,
@@ -154,6 +175,7 @@ static void print_row_json(const struct bst_sweep_row *row, struct bst_json *j)
     bst_json_bool(j, "choice", row->choice);
     bst_json_bool(j, "most_accurate", row->accurate);
     bst_json_bool(j, "fastest", row->fastest);
+    bst_json_bool(j, "as_fast", row->as_fast);
     bst_json_bool(j, "largest_that_fits", row->largest);
     bst_json_close(j, '}');
 }

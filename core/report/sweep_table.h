@@ -9,7 +9,10 @@
 void bst_sweep_print(const struct bst_study *s, struct bst_sb *out);
 void bst_sweep_print_json(const struct bst_study *s, struct bst_sb *out);
 void bst_sweep_print_csv(const struct bst_study *s, struct bst_sb *out);
-/* "fastest", "most accurate", "choice", "largest that fits": those of a row, ", " between. */
+/* What choice, target and the other columns mean, a line each, none over 80 columns; nothing before
+ * there is a row. */
+void bst_sweep_explain(const struct bst_sweep *w, struct bst_sb *out);
+/* "fastest", "most accurate", "choice", "largest tried that fits": those of a row, ", " between. */
 void bst_sweep_marks(const struct bst_sweep_row *row, struct bst_sb *out);
 
 #endif

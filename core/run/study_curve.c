@@ -149,6 +149,7 @@ static void fill_result(struct bst_study_run *run, const struct bst_status *s)
     double epoch_seconds = bst_median(r->epochs, (size_t)r->n_epochs);
     run->result = (struct bst_sweep_run){
         .batch = run->batch,
+        .seed = run->seed,
         .epoch_seconds = epoch_seconds,
         .samples_per_sec = (double)s->samples_per_epoch / epoch_seconds,
         .memory_planned = s->n_devices ? value(s->devices[0].memory_planned) : NAN,

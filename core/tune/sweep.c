@@ -140,20 +140,83 @@ static double size_of(const struct bst_sweep_row *row)
     return row->whole ? (double)row->batch : NAN;
 }
 
-static void mark_choice(struct bst_sweep *s, const struct bst_sweep_row *best)
+static double seconds_with(struct runs all, uint64_t batch, uint64_t seed)
 {
-    struct bst_sweep_row *choice = NULL;
-    s->delta_used = s->delta;
+    for (int i = 0; i < all.n; i++)
+        if (all.v[i].batch == batch && all.v[i].seed == seed)
+            return all.v[i].epoch_seconds;
+    return NAN;
+}
+
+struct slower {
+    double by, doubt;
+};
+
+/* How much longer an epoch of `row` takes than one of `than`, and how much of that may be chance.
+ */
+static struct slower slower_than(const struct bst_sweep_row *row, const struct bst_sweep_row *than,
+                                 struct runs all)
+{
+    double sum = 0, squares = 0;
+    int n = 0;
+    for (int i = 0; i < all.n; i++) {
+        if (all.v[i].batch != row->batch)
+            continue;
+        double x = log(all.v[i].epoch_seconds / seconds_with(all, than->batch, all.v[i].seed));
+        if (!isfinite(x))
+            continue;
+        sum += x;
+        squares += x * x;
+        n++;
+    }
+    if (!n)
+        return (struct slower){row->epoch_seconds / than->epoch_seconds - 1, BST_SWEEP_SLOWER};
+    double mean = sum / n, error = n > 1 ? sqrt(fmax(0, squares / n - mean * mean) / (n - 1)) : 0;
+    return (struct slower){expm1(mean), fmax(BST_SWEEP_SLOWER, expm1(2 * error))};
+}
+
+static void compare_speed(struct bst_sweep *s, const struct bst_sweep_row *fastest, struct runs all)
+{
     for (int i = 0; i < s->n_rows; i++) {
         struct bst_sweep_row *row = &s->rows[i];
-        double doubt = 2 * hypot(row->error, best->error);
-        double delta = s->delta >= 0 ? s->delta : fmax(DELTA_LEAST, isfinite(doubt) ? doubt : 0);
-        if (s->delta < 0)
-            s->delta_used = fmax(s->delta_used, delta);
-        if (best->accuracy - row->accuracy > delta)
+        struct slower d = slower_than(row, fastest, all);
+        row->slower = d.by;
+        row->as_fast = d.by <= d.doubt;
+        s->told_apart |= d.by > d.doubt;
+    }
+}
+
+/* How far under the best a row may be and still be taken for it; NaN: what it came to says nothing
+ * of that. */
+static double delta_of(const struct bst_sweep *s, const struct bst_sweep_row *row,
+                       const struct bst_sweep_row *best)
+{
+    double doubt = 2 * hypot(row->error, best->error);
+    if (s->delta >= 0)
+        return s->delta;
+    return isfinite(doubt) && doubt <= BST_SWEEP_DOUBT_MOST ? fmax(DELTA_LEAST, doubt) : NAN;
+}
+
+static void mark_choice(struct bst_sweep *s, const struct bst_sweep_row *best, struct runs all)
+{
+    struct bst_sweep_row *good[BST_SWEEP_BATCHES], *fast = NULL, *choice = NULL;
+    int n = 0;
+    s->delta_used = delta_of(s, best, best);
+    s->vague = isnan(s->delta_used);
+    for (int i = 0; i < s->n_rows && !s->vague; i++) {
+        struct bst_sweep_row *row = &s->rows[i];
+        double delta = delta_of(s, row, best);
+        if (!isfinite(row->epoch_seconds) || !(best->accuracy - row->accuracy <= delta))
             continue;
-        if (!choice || row->epoch_seconds < choice->epoch_seconds)
-            choice = row;
+        s->delta_used = fmax(s->delta_used, delta);
+        good[n++] = row;
+        if (!fast || row->epoch_seconds < fast->epoch_seconds)
+            fast = row;
+    }
+    for (int i = 0; i < n; i++) {
+        struct slower d = slower_than(good[i], fast, all);
+        if (d.by <= d.doubt && (!choice || good[i]->accuracy > choice->accuracy))
+            choice = good[i];
     }
     if (choice)
         choice->choice = true;
@@ -181,6 +244,7 @@ void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int 
     struct runs all = {runs, n};
     s->n_rows = 0;
     s->delta_used = s->target_used = NAN;
+    s->told_apart = s->vague = false;
     for (int i = 0; i < n; i++)
         add(row_of(s, runs[i].batch), &runs[i]);
     for (int i = 0; i < s->n_rows; i++) {
@@ -194,7 +258,8 @@ void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int 
     best->accurate = fast->fastest = true;
     if (large)
         large->largest = true;
-    mark_choice(s, best);
+    compare_speed(s, fast, all);
+    mark_choice(s, best, all);
     s->target_used = isnan(s->target) ? best->accuracy - TARGET_UNDER_BEST : s->target;
     find_target(s, all);
 }

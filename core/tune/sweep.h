@@ -14,7 +14,7 @@ struct bst_sweep_eval {      /* at the end of an epoch, say */
 };
 
 struct bst_sweep_run { /* one batch with one seed, trained to its end */
-    uint64_t batch;
+    uint64_t batch, seed;
     double epoch_seconds; /* median, of training alone */
     double samples_per_sec;
     double memory_planned, memory_peak; /* bytes a device */
@@ -40,24 +40,38 @@ struct bst_sweep_row {
     double seconds_to_target; /* there; the median */
     double
         efficiency; /* least samples_to_target of all rows / this row's: what a sample is worth */
+    /* An epoch's time over the fastest row's, less one: the mean of the logarithm over the seeds
+     * that both have, for what else a machine does changes more between seeds than within one. */
+    double slower;
+    bool as_fast; /* `slower` is at most the larger of BST_SWEEP_SLOWER and two standard errors */
     bool whole;
     bool fastest;  /* shortest epoch */
     bool accurate; /* highest mean accuracy */
-    bool choice;   /* the fastest of those within delta of the most accurate */
-    bool largest;  /* largest that needs no accumulation */
+    bool choice;   /* see bst_sweep_table() */
+    bool largest;  /* of those tried, the largest that needs no accumulation */
 };
+
+/* As in bst_throughput_knee(): less than this is not worth a larger batch. */
+#define BST_SWEEP_SLOWER 0.05
+/* Without a delta given: a row of which two standard errors leave more accuracy open than this is
+ * no choice, for a batch that failed to train with one seed of three would be as good as the best.
+ */
+#define BST_SWEEP_DOUBT_MOST 0.02
 
 struct bst_sweep {
     double delta;  /* < 0: the larger of 0.3 points and two standard errors of the difference */
     double target; /* accuracy; NaN: one point under the most accurate row */
-    double delta_used, target_used; /* results */
+    double delta_used, target_used; /* results; delta_used: the widest of a row within its own */
+    bool told_apart;                /* some row's epoch is longer than the fastest's */
+    bool vague; /* no choice: too much is open of the most accurate; delta_used is NaN */
     struct bst_sweep_row rows[BST_SWEEP_BATCHES];
     int n_rows;
 };
 
-/* Fills the rows, by rising batch. The standard error is that of the mean over seeds; of one run it
- * is what the number of evaluation samples alone leaves open, sqrt(p(1-p)/N). At most
- * BST_SWEEP_BATCHES different batches and BST_SWEEP_REPEATS runs of one. */
+/* Fills the rows, by rising batch. The choice: of the rows within delta of the most accurate, those
+ * as fast as the fastest of them, and of these the most accurate. The standard error is that of the
+ * mean over seeds; of one run it is what the number of evaluation samples alone leaves open,
+ * sqrt(p(1-p)/N). At most BST_SWEEP_BATCHES different batches and BST_SWEEP_REPEATS runs of one. */
 void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int n);
 
 /* "32,64,128" → batches in the order given. False: not numbers from 1, one twice, or too many. */

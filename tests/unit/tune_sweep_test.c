@@ -70,6 +70,8 @@ static void seeds_give_mean_and_error(void **state)
         made(128, 4, 0.5, 0.895, e[4]), made(128, 4, 0.5, 0.900, e[5]),
     };
     (void)state;
+    for (uint64_t i = 0; i < 6; i++)
+        runs[i].seed = i % 3;
     bst_sweep_table(&s, runs, 6);
     assert_int_equal(s.rows[0].runs, 3);
     assert_true(fabs(s.rows[0].accuracy - 0.91) < 1e-12);
@@ -129,6 +131,90 @@ static void what_is_not_known(void **state)
     assert_true(fabs(s.rows[1].samples_to_target - (1000 + 1000 * 35 / 40.0)) < 1e-6);
 }
 
+static struct bst_sweep_run seeded(uint64_t batch, uint64_t seed, double epoch, double accuracy,
+                                   struct bst_sweep_eval evals[2])
+{
+    struct bst_sweep_run r = made(batch, epoch, 0.5, accuracy, evals);
+    r.seed = seed;
+    return r;
+}
+
+/* Epochs and accuracies of ResNet-8 on two cores: the machine was faster while the third seed ran,
+ * and no batch is faster than another by more than a few percent. */
+static void as_fast_but_for_chance(void **state)
+{
+    struct bst_sweep_eval e[2];
+    struct bst_sweep s = {.delta = -1, .target = NAN};
+    const struct bst_sweep_run runs[] = {
+        seeded(32, 1, 42, 0.9118, e),  seeded(32, 2, 42, 0.9134, e),  seeded(32, 3, 36, 0.9143, e),
+        seeded(256, 1, 40, 0.9117, e), seeded(256, 2, 41, 0.9083, e), seeded(256, 3, 35, 0.9118, e),
+        seeded(384, 1, 39, 0.9057, e), seeded(384, 2, 44, 0.9078, e), seeded(384, 3, 36, 0.9107, e),
+    };
+    (void)state;
+    bst_sweep_table(&s, runs, 9);
+    assert_true(s.rows[2].fastest && s.rows[0].accurate);
+    /* (42/39 · 42/44 · 36/36)^(1/3) */
+    assert_true(fabs(s.rows[0].slower - (cbrt(42 / 39. * 42 / 44.) - 1)) < 1e-12);
+    assert_true(s.rows[0].as_fast && s.rows[1].as_fast && s.rows[2].as_fast && !s.told_apart);
+    /* 256 is within 0.32 points of 32 and 3 % faster: not worth a larger batch. */
+    assert_true(s.rows[0].choice && !s.rows[1].choice && !s.rows[2].choice);
+}
+
+/* Twice the time for one seed, for whatever else the machine did, hides no difference of 10 %. */
+static void seeds_are_compared_one_by_one(void **state)
+{
+    struct bst_sweep_eval e[2];
+    struct bst_sweep s = {.delta = -1, .target = NAN};
+    const struct bst_sweep_run runs[] = {
+        seeded(32, 1, 11, 0.9, e), seeded(32, 2, 22, 0.901, e), seeded(32, 3, 16.5, 0.9, e),
+        seeded(64, 1, 10, 0.9, e), seeded(64, 2, 20, 0.9, e),   seeded(64, 3, 15, 0.9, e),
+    };
+    (void)state;
+    bst_sweep_table(&s, runs, 6);
+    assert_true(fabs(s.rows[0].slower - 0.1) < 1e-9);
+    assert_true(!s.rows[0].as_fast && s.rows[1].as_fast && s.told_apart);
+    assert_true(s.rows[0].accurate && s.rows[1].choice);
+    /* Of which half the seeds are there yet. */
+    bst_sweep_table(&s, runs, 4);
+    assert_true(fabs(s.rows[0].slower - 0.1) < 1e-9 && !s.rows[0].as_fast);
+    /* None that both have: the medians. */
+    const struct bst_sweep_run apart[] = {runs[0], runs[4]};
+    bst_sweep_table(&s, apart, 2);
+    assert_true(s.rows[0].fastest && fabs(s.rows[1].slower - 9 / 11.) < 1e-9);
+}
+
+/* A batch that did not train with one seed of two is within two standard errors of anything. */
+static void what_failed_to_train_is_no_choice(void **state)
+{
+    struct bst_sweep_eval e[2];
+    struct bst_sweep s = {.delta = -1, .target = NAN};
+    const struct bst_sweep_run runs[] = {
+        seeded(32, 1, 20, 0.900, e), seeded(32, 2, 20, 0.902, e),  seeded(64, 1, 10, 0.899, e),
+        seeded(64, 2, 10, 0.901, e), seeded(1024, 1, 5, 0.100, e), seeded(1024, 2, 5, 0.890, e),
+    };
+    (void)state;
+    bst_sweep_table(&s, runs, 6);
+    assert_true(s.rows[2].fastest && !s.rows[2].choice && s.rows[1].choice);
+    assert_true(!s.vague && fabs(s.delta_used - 0.003) < 1e-12);
+}
+
+/* 100 images leave 12 points open; a delta that is given is the caller's own word. */
+static void too_few_images_to_choose(void **state)
+{
+    struct bst_sweep_eval e[2];
+    struct bst_sweep s = {.delta = -1, .target = NAN};
+    struct bst_sweep_run runs[] = {seeded(32, 1, 20, 0.70, e), seeded(64, 1, 10, 0.65, e)};
+    (void)state;
+    runs[0].eval_samples = runs[1].eval_samples = 100;
+    bst_sweep_table(&s, runs, 2);
+    assert_true(s.vague && isnan(s.delta_used));
+    assert_true(s.rows[0].accurate && s.rows[1].fastest);
+    assert_false(s.rows[0].choice || s.rows[1].choice);
+    s.delta = 0.06;
+    bst_sweep_table(&s, runs, 2);
+    assert_true(!s.vague && s.rows[1].choice);
+}
+
 /* Of an even number, the middle of the middle two. */
 static void two_seeds_meet_halfway(void **state)
 {
@@ -168,6 +254,10 @@ int main(void)
         cmocka_unit_test(seeds_give_mean_and_error),
         cmocka_unit_test(one_seed_has_the_error_of_its_evaluation),
         cmocka_unit_test(what_is_not_known),
+        cmocka_unit_test(as_fast_but_for_chance),
+        cmocka_unit_test(seeds_are_compared_one_by_one),
+        cmocka_unit_test(what_failed_to_train_is_no_choice),
+        cmocka_unit_test(too_few_images_to_choose),
         cmocka_unit_test(two_seeds_meet_halfway),
         cmocka_unit_test(lists_of_batches),
     };
