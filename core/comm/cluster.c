@@ -16,6 +16,7 @@
 #include "core/comm/mpi.h"
 
 #define WAIT_SECONDS 60.0
+#define SAVE_SECONDS 300.0 /* for process 0, once it knows that a process is lost */
 #define NEEDS "Open MPI (Debian: openmpi-bin) or the MPI that bstune was built with"
 
 enum { TAG_REQUEST = 1, TAG_RING, TAG_NOTICE };
@@ -23,11 +24,19 @@ enum { TAG_REQUEST = 1, TAG_RING, TAG_NOTICE };
  * of what was waited so far, in ns. */
 enum { EAGER = 200, NAP_LEAST = 20000, NAP_MOST = 5000000, NAP_PART = 64 };
 
+/* What MPI reads or writes of a small message is the cluster's own: whoever is done waiting has its
+ * memory back whatever becomes of the message. */
+struct letter {
+    struct letter *next;
+    char text[];
+};
+
 struct bst_cluster {
     const struct bst_mpi *mpi;
     struct bst_cluster_info info;
     struct bst_lifeline *lifeline;
-    pthread_mutex_t lock; /* around every call of mpi */
+    pthread_mutex_t lock;       /* around every call of mpi */
+    struct letter *undelivered; /* under the lock; as long as the process */
     double wait_seconds;
     bool busy;
     atomic_bool lost;
@@ -126,13 +135,40 @@ static enum bst_err wait_for(struct bst_cluster *c, int begun, double limit)
     }
 }
 
+/* `what`: its first bytes; NULL: nothing yet. */
+static struct letter *write_letter(const void *what, size_t bytes, size_t room)
+{
+    struct letter *l = bst_xalloc(sizeof *l + room);
+    if (what)
+        memcpy(l->text, what, bytes);
+    return l;
+}
+
+static void put_away(struct bst_cluster *c, struct letter *l, enum bst_err err)
+{
+    if (!err) {
+        bst_free(l);
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    l->next = c->undelivered;
+    c->undelivered = l;
+    pthread_mutex_unlock(&c->lock);
+}
+
 enum bst_err bst_cluster_gather(struct bst_cluster *c, const void *mine, void *all, size_t bytes)
 {
+    const size_t whole = bytes * (size_t)c->info.n_processes;
     BST_TRY(bst_cluster_check(c));
+    struct letter *l = write_letter(mine, bytes, bytes + whole);
     pthread_mutex_lock(&c->lock);
-    int begun = c->mpi->gather(mine, all, bytes);
+    int begun = c->mpi->gather(l->text, l->text + bytes, bytes);
     pthread_mutex_unlock(&c->lock);
-    return wait_for(c, begun, c->wait_seconds);
+    enum bst_err err = wait_for(c, begun, c->wait_seconds);
+    if (!err)
+        memcpy(all, l->text + bytes, whole);
+    put_away(c, l, err);
+    return err;
 }
 
 static int begin_send(struct bst_cluster *c, const void *p, size_t bytes, int to, int tag)
@@ -151,26 +187,39 @@ static int begin_receive(struct bst_cluster *c, void *p, size_t bytes, int from,
     return begun;
 }
 
+static enum bst_err send_letter(struct bst_cluster *c, const void *what, size_t bytes, int to,
+                                int tag)
+{
+    struct letter *l = write_letter(what, bytes, bytes);
+    enum bst_err err = wait_for(c, begin_send(c, l->text, bytes, to, tag), c->wait_seconds);
+    put_away(c, l, err);
+    return err;
+}
+
 enum bst_err bst_cluster_tell(struct bst_cluster *c, const void *what, size_t bytes)
 {
     BST_TRY(bst_cluster_check(c));
     for (int k = 1; k < c->info.n_processes; k++)
-        BST_TRY(wait_for(c, begin_send(c, what, bytes, k, TAG_REQUEST), c->wait_seconds));
+        BST_TRY(send_letter(c, what, bytes, k, TAG_REQUEST));
     return BST_OK;
 }
 
 enum bst_err bst_cluster_hear(struct bst_cluster *c, void *what, size_t bytes)
 {
     BST_TRY(bst_cluster_check(c));
-    return wait_for(c, begin_receive(c, what, bytes, 0, TAG_REQUEST), 0);
+    struct letter *l = write_letter(NULL, 0, bytes);
+    enum bst_err err = wait_for(c, begin_receive(c, l->text, bytes, 0, TAG_REQUEST), 0);
+    if (!err)
+        memcpy(what, l->text, bytes);
+    put_away(c, l, err);
+    return err;
 }
 
 void bst_cluster_notify(struct bst_cluster *c, const struct bst_notice *n)
 {
     /* Short enough to go without the other side's help; one that is lost costs time alone. */
     for (int k = 0; k < c->info.n_processes; k++)
-        if (k != c->info.process &&
-            wait_for(c, begin_send(c, n, sizeof *n, k, TAG_NOTICE), c->wait_seconds))
+        if (k != c->info.process && send_letter(c, n, sizeof *n, k, TAG_NOTICE))
             return;
 }
 
@@ -198,11 +247,24 @@ enum bst_err bst_cluster_end(struct bst_cluster *c, int begun)
     return wait_for(c, begun, c->wait_seconds);
 }
 
-static void process_lost(void *arg, int process)
+bool bst_cluster_owes(struct bst_cluster *c)
 {
-    char why[200];
-    snprintf(why, sizeof why, "process %d of this run has ended or cannot be reached any more",
-             process);
+    if (!atomic_load(&c->lost))
+        return false;
+    pthread_mutex_lock(&c->lock);
+    bool some = c->mpi->left() > 0;
+    pthread_mutex_unlock(&c->lock);
+    return some;
+}
+
+static void process_lost(void *arg, int process, const char *left_for)
+{
+    char why[sizeof((struct bst_cluster *)0)->why];
+    if (*left_for)
+        snprintf(why, sizeof why, "process %d has left this run: %.150s", process, left_for);
+    else
+        snprintf(why, sizeof why, "process %d of this run has ended or cannot be reached any more",
+                 process);
     lose(arg, why);
 }
 
@@ -263,6 +325,9 @@ void bst_cluster_close(struct bst_cluster *c, int code)
         return;
     if (atomic_load(&c->lost) || c->busy) {
         fflush(NULL); /* what was said last, of this run and of its end */
+        /* The launcher ends all, process 0 as well, as soon as one asks for it. */
+        if (c->info.process > 0)
+            bst_lifeline_leave(c->lifeline, c->why, c->wait_seconds + SAVE_SECONDS);
         c->mpi->abort(code ? code : 1);
     }
     bst_lifeline_close(c->lifeline);

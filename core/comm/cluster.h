@@ -30,7 +30,9 @@ BST_MUST_USE enum bst_err bst_cluster_library(char *out, size_t room);
 /* Joins the launcher's processes. One alone is no cluster: *out is NULL then. */
 BST_MUST_USE enum bst_err bst_cluster_open(struct bst_cluster **out);
 /* At the very end. Where a process was lost, or is left in the middle of a run, the launcher is
- * told to end them all and this does not return: the process ends with `code`. NULL is fine. */
+ * told to end them all and this does not return: the process ends with `code`. A process that
+ * follows has said why by then, and leaves process 0 the time to save before it does so. NULL is
+ * fine. */
 void bst_cluster_close(struct bst_cluster *c, int code);
 /* Others are in a run with this process; closing in between is for the launcher to clear up. */
 void bst_cluster_busy(struct bst_cluster *c, bool busy);
@@ -61,5 +63,8 @@ bool bst_cluster_noticed(struct bst_cluster *c, struct bst_notice *out);
 int bst_cluster_send(struct bst_cluster *c, const void *p, size_t bytes, int to);
 int bst_cluster_receive(struct bst_cluster *c, void *p, size_t bytes, int from);
 BST_MUST_USE enum bst_err bst_cluster_end(struct bst_cluster *c, int begun);
+/* After a loss: blocks of the ring may be under way still, and all that were given to it have to
+ * stay where they are until the process ends. */
+bool bst_cluster_owes(struct bst_cluster *c);
 
 #endif

@@ -13,7 +13,8 @@ struct bst_lifeline;
 struct bst_lifeline_cfg {
     const struct bst_cluster_info *info;
     enum bst_err (*gather)(void *arg, const void *mine, void *all, size_t bytes);
-    void (*lost)(void *arg, int process); /* on the watching thread */
+    /* On the watching thread. `why`: what it said in leaving; "": nothing. */
+    void (*lost)(void *arg, int process, const char *why);
     void *arg;
 };
 
@@ -21,6 +22,10 @@ struct bst_lifeline_cfg {
  * is noticed after the wait time. */
 BST_MUST_USE enum bst_err bst_lifeline_open(const struct bst_lifeline_cfg *cfg,
                                             struct bst_lifeline **out);
+/* On a process that follows and does not go on, before it ends: process 0 is told why, which is its
+ * loss, and is then waited for until it has gone, too, having saved what it has. No longer than
+ * `seconds`; not at all where it has gone already. NULL is fine. */
+void bst_lifeline_leave(struct bst_lifeline *l, const char *why, double seconds);
 /* Says goodbye, so that it is nobody's loss. NULL is fine. */
 void bst_lifeline_close(struct bst_lifeline *l);
 

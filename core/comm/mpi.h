@@ -32,6 +32,9 @@ struct bst_mpi {
     int (*test)(int begun);
     /* A message under this tag that has come from anybody is taken; at most `bytes` long. */
     bool (*take)(void *p, size_t bytes, int tag, int *from);
+    /* Takes back what is to be received and looks at all else that was begun: how many are not
+     * over, and have their memory still. */
+    int (*left)(void);
     void (*finish)(void);    /* by all, in order */
     void (*abort)(int code); /* ends this process and the launcher's others */
 };

@@ -9,7 +9,7 @@
 enum { BEGUN_MOST = 256, BYTES_MOST = 1 << 30 };
 
 static MPI_Request begun[BEGUN_MOST];
-static bool taken[BEGUN_MOST];
+static bool taken[BEGUN_MOST], receives[BEGUN_MOST];
 
 static void mpi_library(char out[BST_MPI_TEXT])
 {
@@ -85,6 +85,7 @@ static int begin(void)
     for (int i = 0; i < BEGUN_MOST; i++)
         if (!taken[i]) {
             taken[i] = true;
+            receives[i] = false;
             return i;
         }
     return -1;
@@ -119,9 +120,10 @@ static int mpi_receive(void *p, size_t bytes, int from, int tag)
 {
     int i = bytes <= BYTES_MOST ? begin() : -1;
 
-    return i < 0
-               ? -1
-               : keep(i, MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, &begun[i]));
+    if (i < 0)
+        return -1;
+    receives[i] = true;
+    return keep(i, MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, &begun[i]));
 }
 
 static int mpi_test(int i)
@@ -146,6 +148,22 @@ static bool mpi_take(void *p, size_t bytes, int tag, int *from)
            MPI_SUCCESS;
 }
 
+/* Only what is received may be taken back: a send by now reads its memory when the other side asks
+ * for it, and a gather is not to be cancelled at all. */
+static int mpi_left(void)
+{
+    int n = 0;
+
+    for (int i = 0; i < BEGUN_MOST; i++) {
+        if (taken[i] && receives[i]) {
+            MPI_Cancel(&begun[i]);
+            receives[i] = false;
+        }
+        n += taken[i] && mpi_test(i) != 1;
+    }
+    return n;
+}
+
 static void mpi_finish(void)
 {
     MPI_Finalize();
@@ -168,6 +186,7 @@ __attribute__((visibility("default"))) const struct bst_mpi bst_mpi_table = {
     .receive = mpi_receive,
     .test = mpi_test,
     .take = mpi_take,
+    .left = mpi_left,
     .finish = mpi_finish,
     .abort = mpi_abort,
 };

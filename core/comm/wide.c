@@ -26,6 +26,7 @@ struct end {
 };
 
 struct bst_comm_wide {
+    struct bst_comm_wide *next; /* of those left behind */
     struct bst_cluster *cluster;
     const struct bst_cluster_info *info;
     int n_local;
@@ -314,10 +315,18 @@ struct bst_comm_wide *bst_comm_wide_new(struct bst_cluster *cluster, struct bst_
     return w;
 }
 
+/* Of which MPI may have pieces still: as long as the process. */
+static struct bst_comm_wide *left;
+
 void bst_comm_wide_free(struct bst_comm_wide *w)
 {
     if (!w)
         return;
+    if (bst_cluster_owes(w->cluster)) {
+        w->next = left;
+        left = w;
+        return;
+    }
     for (int i = 0; i < 2; i++)
         bst_free(w->piece[i]);
     bst_free(w->mine);

@@ -78,13 +78,14 @@ static enum bst_err blocks_job(struct rank *k, void *arg)
     return bst_state_share(k, NULL);
 }
 
+/* `arg`: whether blocks are in the hands of MPI still; then they stay until the process ends, which
+ * it does for the same reason. */
 static enum bst_err close_job(struct rank *k, void *arg)
 {
-    (void)arg;
     const struct bst_backend *b = k->t->cfg.backend;
     bst_rank_drop_split(k);
     bst_rank_drop_programs(k);
-    if (k->params) {
+    if (k->params && !*(const bool *)arg) {
         size_t trained = k->params->trained_bytes, state = k->params->state_bytes;
         b->free(k->be, k->weight, trained + state);
         b->free(k->be, k->grad, trained);
@@ -327,7 +328,8 @@ void bst_trainer_close(struct bst_trainer *t)
         bst_log(BST_LOG_WARN, "%s", bst_err_text());
     while (n_started < t->ranks_here && t->ranks[n_started].started)
         n_started++;
-    if (bst_ranks_do(t, n_started, close_job, NULL))
+    bool owes = t->wide && bst_cluster_owes(t->cfg.cluster);
+    if (bst_ranks_do(t, n_started, close_job, &owes))
         BST_ASSERT(!"closing a rank cannot fail");
     bst_ranks_stop(t);
     bst_order_free(t->order);

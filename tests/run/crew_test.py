@@ -4,6 +4,7 @@ changes that all take in the same update or none does, and what becomes of it wh
 import json
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 
@@ -137,6 +138,50 @@ def a_process_that_does_not_answer_is_waited_for_no_longer_than_was_said():
         check("no answer from the other processes for 2 s" in two.said(), f"said: {two.said()}")
 
 
+def a_process_that_goes_leaves_process_0_the_time_to_save():
+    with Place() as place:
+        want = alone(place, "one", 2, max_epochs=6)
+        two = Crew(place, "two", [{**TINY, "devices.timeout": 2, "max_epochs": 6}] * 2)
+        two.wait_update(5)
+        lead = two.lead()
+        os.kill(lead, signal.SIGSTOP)
+        until(lambda: "it waits for process 0" in two.said(), "process 1 to go")
+        check("no answer from the other processes for 2 s" in two.said(), f"it did not say why first: {two.said()}")
+        check(two.process.poll() is None and stopped(lead), f"process 0 was ended: {two.said()}")
+        os.kill(lead, signal.SIGCONT)
+        two.end_failed()
+        notes = [m for m in two.lines("metrics.jsonl") if m["type"] == "note" and m["code"] == "BST-710"]
+        check(notes and "saved at update" in notes[0]["text"], f"no note: {notes} {two.said()}")
+        Crew(place, "two", [None] * 2, "--resume").end()
+        check(two.weights() == want.weights(), "resumed after that, the run came to other weights")
+
+
+def stopped(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
+def a_full_disk_at_a_checkpoint_ends_no_run():
+    """A limit on process 0's file sizes stands for the full disk; its journal is below it, a checkpoint is not."""
+    with Place() as place:
+        want = alone(place, "one", 2, max_epochs=6)
+        two = Crew(place, "two", [{**TINY, "max_epochs": 6}] * 2)
+        two.wait_update(3)
+        rc, got = two.ctl("pause")
+        check(rc == 0, f"pause: {got}")
+        resource.prlimit(two.lead(), resource.RLIMIT_FSIZE, (10000, resource.RLIM_INFINITY))
+        for _ in range(2):
+            rc, got = two.ctl("checkpoint")
+            check(rc == 1 and "File too large" in two.said(), f"a checkpoint on a full disk: {rc} {got} {two.said()}")
+            n = two.status()["update"]
+            two.ctl("resume")
+            until(lambda: two.status()["update"] > n + 2, "training to go on")
+            two.ctl("pause")
+        resource.prlimit(two.lead(), resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        two.ctl("resume")
+        two.end()
+        check(two.weights() == want.weights(), "the checkpoints that failed have left something behind")
+
+
 def the_first_process_killed_takes_the_others_along():
     with Place() as place:
         two = Crew(place, "two", [{**TINY, "max_epochs": 6}] * 2)
@@ -202,5 +247,6 @@ main(same_numbers_however_ranks_are_spread, a_change_is_taken_by_all_in_one_upda
      what_does_not_fit_one_process_is_refused_for_all,
      a_process_that_is_killed_ends_the_run_with_its_state_saved,
      a_process_that_does_not_answer_is_waited_for_no_longer_than_was_said,
+     a_process_that_goes_leaves_process_0_the_time_to_save, a_full_disk_at_a_checkpoint_ends_no_run,
      the_first_process_killed_takes_the_others_along, asked_to_end_all_end_in_order,
      searches_pause_and_stop_work_as_with_one, other_settings_are_refused_before_anything_is_opened)
