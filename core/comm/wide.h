@@ -19,6 +19,7 @@ struct bst_ending {
     int32_t weight;   /* larger tells more */
     int32_t rank;     /* that it comes from; -1: none */
     int32_t broken;   /* a rank has moved that others may not have */
+    int32_t moved;    /* rank 0 has made an update; the first process's */
     uint64_t most[3]; /* numbers of which the largest is everybody's; the job's to say what */
     uint64_t held[BST_WIDE_LOCAL];
     char text[400];

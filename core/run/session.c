@@ -388,13 +388,25 @@ static enum bst_err turn(struct bst_session *s)
     return bst_session_update(s);
 }
 
+/* A process is lost: what of the updates on their way has happened is known before the run ends. */
+static enum bst_err check_crew(struct bst_session *s)
+{
+    char why[400];
+    enum bst_err err = s->cfg.crew ? bst_cluster_check(s->cfg.crew) : BST_OK;
+    if (!err)
+        return BST_OK;
+    bst_copy_text(why, sizeof why, bst_err_text());
+    if (bst_session_settle(s))
+        bst_log(BST_LOG_DEBUG, "%s", bst_err_text());
+    return bst_fail(err, "%s", why);
+}
+
 static enum bst_err train(struct bst_session *s)
 {
     for (;;) {
         atomic_store(&s->interrupt, 0);
         /* First: the launcher's signal to the others is then no wish that this run should end. */
-        if (s->cfg.crew)
-            BST_TRY(bst_cluster_check(s->cfg.crew));
+        BST_TRY(check_crew(s));
         BST_TRY(settle_for_others(s));
         if (asked_to_end(s) || s->stopping)
             return bst_session_settle(s);

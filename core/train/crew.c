@@ -154,6 +154,10 @@ static enum bst_err make_call(struct bst_trainer *t, const struct crew_request *
         return bst_trainer_set_split(t, r->u.split.batch, r->u.split.micro_batches, NULL);
     case CREW_UPDATE:
         return bst_trainer_update(t, &r->u.update, &t->told_stop, &updated);
+    case CREW_SEND:
+        return bst_trainer_send(t, &r->u.update, &t->told_stop);
+    case CREW_TAKE:
+        return bst_trainer_take(t, &updated);
     case CREW_EVAL:
         return r->u.some ? bst_trainer_eval_some(t, &t->told_stop, &evaluated)
                          : bst_trainer_eval(t, &t->told_stop, &evaluated);

@@ -36,8 +36,8 @@ static void run_job(struct rank *k)
         size_t n = strnlen(bst_err_text(), sizeof k->text - 1);
         memcpy(k->text, bst_err_text(), n);
         k->text[n] = '\0';
-        /* The others may wait for this rank in a collective. */
-        k->comm->ops->abort(k->comm);
+        if (k->t->meets) /* the others may wait for this rank in a collective */
+            k->comm->ops->abort(k->comm);
     }
     const struct bst_backend *b = k->t->cfg.backend;
     k->held = b->held && k->be ? b->held(k->be) : (uint64_t)bst_alloc_held_here();
@@ -108,6 +108,17 @@ static void exchange_notices(struct bst_trainer *t, bool *told)
     }
 }
 
+/* A process that is lost does not come to where the others wait, and in a job of rank 0 alone
+ * notices are of what is over. */
+static void look_at_others(struct bst_trainer *t, bool *told)
+{
+    struct bst_comm *group = bst_comm_local_at(t->group, 0);
+    if (bst_cluster_check(t->cfg.cluster))
+        group->ops->abort(group);
+    else if (t->meets)
+        exchange_notices(t, told);
+}
+
 /* With the lock held. */
 static void wait_done(struct bst_trainer *t, bool *told)
 {
@@ -123,7 +134,7 @@ static void wait_done(struct bst_trainer *t, bool *told)
     if (pthread_cond_timedwait(&t->done, &t->lock, &until) != ETIMEDOUT)
         return;
     pthread_mutex_unlock(&t->lock);
-    exchange_notices(t, told);
+    look_at_others(t, told);
     pthread_mutex_lock(&t->lock);
 }
 
@@ -148,23 +159,31 @@ static const struct rank *run_here(struct bst_trainer *t, int n_ranks, rank_job 
     return worst;
 }
 
-static enum bst_err failed(struct bst_trainer *t, enum bst_err err, int rank, const char *text)
+static enum bst_err say(const struct bst_trainer *t, enum bst_err err, int rank, const char *text)
 {
-    bst_comm_local_reset(t->group);
     if (t->cfg.ranks == 1 || rank < 0)
         return bst_fail(err, "%s", text);
     return bst_fail(err, "rank %d: %s", rank, text);
 }
 
+/* Of a job of all ranks, on every process. */
+static enum bst_err failed(struct bst_trainer *t, enum bst_err err, int rank, const char *text)
+{
+    bst_comm_local_reset(t->group);
+    return say(t, err, rank, text);
+}
+
+/* Whoever has no part in it is not to notice how it ended: the group stays as it is. */
 enum bst_err bst_ranks_do(struct bst_trainer *t, int n_ranks, rank_job *job, void *arg)
 {
     const struct rank *worst = run_here(t, n_ranks, job, arg);
-    return worst->err ? failed(t, worst->err, worst->rank, worst->text) : BST_OK;
+    return worst->err ? say(t, worst->err, worst->rank, worst->text) : BST_OK;
 }
 
 static void take_endings(struct bst_trainer *t, const struct bst_ending *all, int n)
 {
     struct program_need *need = &t->ranks[0].need;
+    t->moved = all[0].moved;
     for (int p = 0; p < n; p++) {
         if (all[p].broken)
             atomic_store(&t->broken, true);
@@ -204,14 +223,17 @@ static enum bst_err end_with_all(struct bst_trainer *t, struct bst_ending *mine)
 static enum bst_err do_with_all(struct bst_trainer *t, int n_here, rank_job *job, void *arg)
 {
     struct bst_ending mine = {.rank = -1};
-    if (!t->wide)
-        return bst_ranks_do(t, n_here, job, arg);
     t->job++;
+    t->meets = true;
     const struct rank *worst = run_here(t, n_here, job, arg);
+    t->meets = false;
+    if (!t->wide)
+        return worst->err ? failed(t, worst->err, worst->rank, worst->text) : BST_OK;
     mine.err = (int)worst->err;
     mine.weight = weight_of(worst->err);
     mine.rank = worst->rank;
     mine.broken = atomic_load(&t->broken);
+    mine.moved = t->moved;
     mine.most[0] = t->ranks[0].need.arena;
     mine.most[1] = t->ranks[0].need.activations;
     for (int i = 0; i < t->ranks_here; i++)

@@ -150,7 +150,7 @@ struct sent {
     const atomic_int *stop;
     double targets; /* of the whole update: labels that count; with images its samples */
     bool waits;     /* the ranks stay with it until its gradients are reduced, everywhere */
-    bool moved;     /* rank 0 has made it */
+    bool ahead;     /* it is taken by a call of its own */
     double at;      /* when it was asked for */
     double behind;  /* seconds after the one before it was, if that was on its way still; else 0 */
     /* Rank 0's; of a backend with commit() the losses and what the commit came to only once it is
@@ -194,6 +194,7 @@ struct bst_trainer {
 
     pthread_mutex_t lock;
     pthread_cond_t posted, done;
+    bool meets; /* the job at hand is all ranks', which meet in it; set between jobs */
 
     struct split_plan plan; /* in force; split.batch 0: none yet */
     atomic_bool broken;     /* a commit failed half-way: the state is lost */
@@ -210,6 +211,7 @@ struct bst_trainer {
     struct sent sent[BST_COMMITS]; /* n_sent of them, from first_sent on, in a ring */
     int first_sent, n_sent;
     double taken_at; /* the last one */
+    bool moved;      /* rank 0 has made the one that is being taken: what the others go by, too */
     bool apart;      /* after a failure ranks may differ, and their link be broken */
     struct {         /* of what the updates on their way cannot all be taken; err 0: nothing */
         enum bst_err err;
@@ -227,7 +229,7 @@ struct bst_trainer {
 };
 
 /* rank.c: runs `job` on the first n_ranks ranks of this process and waits. The error that tells
- * most is returned. */
+ * most is returned. No collectives in it: where it fails, that is nobody else's affair. */
 BST_MUST_USE enum bst_err bst_ranks_do(struct bst_trainer *t, int n_ranks, rank_job *job,
                                        void *arg);
 /* The same on every rank of every process, or on each process's first; all get one error. */
@@ -251,6 +253,8 @@ enum crew_op {
     CREW_LARGEST,
     CREW_SPLIT,
     CREW_UPDATE,
+    CREW_SEND,
+    CREW_TAKE,
     CREW_EVAL,
     CREW_SHARE,
     CREW_HOLD,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/train/rank.h"
 
 _Static_assert((int)BST_UPDATES_LATE < (int)BST_COMMITS, "as many commits may be on their way");
@@ -93,19 +94,22 @@ static enum bst_err follow_split(struct bst_trainer *t, const struct bst_update_
 static enum bst_err send(struct bst_trainer *t, const struct bst_update_req *req,
                          const atomic_int *stop, bool waits)
 {
-    const struct crew_request r = {.op = CREW_UPDATE, .u.update = *req};
+    const struct crew_request r = {.op = waits ? CREW_UPDATE : CREW_SEND, .u.update = *req};
     struct sent *s = &t->sent[(t->first_sent + t->n_sent) % BST_COMMITS];
     if (t->n_sent > bst_trainer_late(t))
         return bst_fail(BST_E_STATE, "%d updates are on their way already", t->n_sent);
     *s = (struct sent){.req = *req,
                        .stop = stop,
                        .waits = waits || req->only_matmul,
+                       .ahead = !waits,
                        .targets = (double)req->batch,
                        .at = bst_clock_now()};
     if (t->n_sent)
         s->behind = s->at - t->sent[(t->first_sent + t->n_sent - 1) % BST_COMMITS].at;
     BST_TRY(check_req(t, req));
-    BST_TRY(gather_up(t));
+    if (t->first == 0)
+        BST_TRY(gather_up(t));
+    t->cause.err = BST_OK; /* the first process has said what it was */
     BST_TRY(bst_crew_lead(t, &r));
     if (bst_dataset_info(t->data)->streams) {
         int64_t tokens, targets;
@@ -128,8 +132,8 @@ static enum bst_err send(struct bst_trainer *t, const struct bst_update_req *req
 
 int bst_trainer_late(const struct bst_trainer *t)
 {
-    /* The trace is of one update at a time, and so is what processes tell each other. */
-    return t->cfg.backend->commit && t->trace_fd < 0 && !t->wide ? BST_UPDATES_LATE : 0;
+    /* The trace is of one update at a time. */
+    return t->cfg.backend->commit && t->trace_fd < 0 ? BST_UPDATES_LATE : 0;
 }
 
 int bst_trainer_sent(const struct bst_trainer *t)
@@ -189,8 +193,9 @@ static enum bst_err take_job(struct rank *k, void *arg)
     if (bst_rank_is_first(k)) { /* for the case that the others say nothing */
         bst_rank_commit_result(&s->c, &r);
         put_tally(s, tally, busy_most);
-        s->moved = true;
     }
+    if (k->rank == 0)
+        k->t->moved = true;
     BST_TRY(bst_comm_sum(k->comm, tally, T_N));
     BST_TRY(bst_comm_max(k->comm, &busy_most, 1));
     if (bst_rank_is_first(k))
@@ -277,10 +282,15 @@ static enum bst_err undone(struct bst_trainer *t, enum bst_err err)
 enum bst_err bst_trainer_take(struct bst_trainer *t, struct bst_update_result *out)
 {
     BST_ASSERT(t->n_sent > 0);
+    const struct crew_request r = {.op = CREW_TAKE};
     struct sent *s = &t->sent[t->first_sent];
     bool waits = t->cfg.backend->commit && !s->req.only_matmul;
+    /* Where a process cannot be told, what rank 0 has made has happened all the same. */
+    if (s->ahead && bst_crew_lead(t, &r))
+        bst_log(BST_LOG_DEBUG, "%s", bst_err_text());
+    t->moved = false;
     enum bst_err err = waits ? bst_ranks_all(t, take_job, s) : BST_OK;
-    if (err && !s->moved)
+    if (err && !t->moved)
         return undone(t, err);
     t->first_sent = (t->first_sent + 1) % BST_COMMITS;
     t->n_sent--;
