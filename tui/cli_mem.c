@@ -365,12 +365,15 @@ static void print_gpu_notes(FILE *out, const struct bst_mem_report *r, int colum
     char host[32] = "n/a";
     if (r->n_rows)
         bst_text_bytes(r->rows[r->n_rows - 1].host, host);
-    print_note(out, columns,
-               "exact, as a run would ask for it: all columns up to total. scratch is what the "
-               "instruction needs at which most is in use: cuDNN's workspace for the plan it puts "
-               "first, asked of cuDNN for each convolution and, in 16 bits, each attention, and "
-               "room for what is rounded and for sums; "
-               "transients are what lives within an update, data two batches as they are sent.");
+    print_note(
+        out, columns,
+        "exact, as a run would ask for it: all columns up to total. scratch is what the "
+        "instruction needs at which most is in use: cuDNN's workspace for the plan it puts "
+        "first, asked of cuDNN for each convolution and, in 16 bits, each attention, and "
+        "room for what is rounded and for sums; "
+        "transients are what lives within an update, data two batches as they are sent; room "
+        "that a gradient takes over from an activation, as that of the logits, stays with "
+        "the activations.");
     print_note(out, columns,
                "estimated: work, the price of recomputation; textbook, which knows the number of "
                "parameters only; in linear layers the 4 MiB that cuBLASLt may take at most.");

@@ -267,24 +267,16 @@ static size_t *class_of(const struct bst_pass *c, int v, struct bst_peak *peak)
     return &peak->activations;
 }
 
-/* A block counts as the value that has its bytes at `at`. */
+/* A block counts as what first took its room, whatever is written over that in place: so the logits
+ * are activations at every batch, and not gradients at those where most is alive one instruction
+ * later. */
 static void count_peak(const struct plan *pl, int at)
 {
-    struct bst_pass *c = pl->c;
-    struct bst_program *p = c->p;
-    int *holds = bst_xcalloc((size_t)pl->n_blocks + 1, sizeof *holds);
-    for (int i = 0; i < pl->n_blocks; i++)
-        holds[i] = pl->blocks[i].root;
-    for (int v = 0; v < p->n_values; v++) {
-        int b = pl->block_of[v];
-        if (b >= 0 && p->values[v].first <= at && p->values[v].first >= p->values[holds[b]].first)
-            holds[b] = v;
-    }
     for (int i = 0; i < pl->n_blocks; i++) {
-        if (pl->blocks[i].first <= at && pl->blocks[i].last >= at)
-            *class_of(c, holds[i], &p->peak) += pl->blocks[i].bytes;
+        const struct block *b = &pl->blocks[i];
+        if (b->first <= at && b->last >= at)
+            *class_of(pl->c, b->root, &pl->c->p->peak) += b->bytes;
     }
-    bst_free(holds);
 }
 
 static void count_memory(struct plan *pl)

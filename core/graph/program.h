@@ -121,7 +121,8 @@ static inline bool bst_instr_is_packed(const struct bst_instr *in)
 /* What of the arena is alive when most is, the gaps that the plan could not fill added: the sum is
  * arena_bytes. */
 struct bst_peak {
-    size_t activations; /* results of forward instructions */
+    size_t activations; /* results of forward instructions, also where a gradient is written over
+                           one when its use is over */
     size_t recomputed;  /* of second runs */
     size_t gradients;   /* of activations, on their way */
     size_t scratch, gaps;

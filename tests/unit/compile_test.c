@@ -20,10 +20,10 @@ struct net_case {
     bool training;
 };
 
-static struct bst_graph *build(const struct net_case *c)
+static struct bst_graph *build_for(const struct net_case *c, int classes)
 {
     struct bst_net_cfg cfg = {.name = c->name,
-                              .classes = 10,
+                              .classes = classes,
                               .in_channels = 3,
                               .height = c->size,
                               .width = c->size,
@@ -34,6 +34,11 @@ static struct bst_graph *build(const struct net_case *c)
     return g;
 }
 
+static struct bst_graph *build(const struct net_case *c)
+{
+    return build_for(c, 10);
+}
+
 struct compiled {
     struct bst_be *be;
     struct bst_param_table *t;
@@ -41,18 +46,23 @@ struct compiled {
     double ms;
 };
 
-static void compile(const struct net_case *c, const struct bst_compile_opts *o,
-                    struct compiled *out)
+static void compile_graph(struct bst_graph *g, const struct bst_compile_opts *o,
+                          struct compiled *out)
 {
     const struct bst_backend *b = bst_backend_find("ref");
     struct bst_be_cfg cfg = {.threads = 1};
-    struct bst_graph *g = build(c);
     assert_int_equal(b->open(&cfg, &out->be), BST_OK);
     out->t = bst_param_table_new(g);
     double from = bst_clock_now();
     assert_int_equal(bst_compile(g, &b->describe, out->be, out->t, o, &out->p), BST_OK);
     out->ms = 1e3 * (bst_clock_now() - from);
     bst_graph_free(g);
+}
+
+static void compile(const struct net_case *c, const struct bst_compile_opts *o,
+                    struct compiled *out)
+{
+    compile_graph(build(c), o, out);
 }
 
 static void drop(struct compiled *c)
@@ -94,6 +104,22 @@ static void fusion(void **state)
     assert_int_equal(n[BST_I_CONV_BWD_DATA], 19);
     assert_int_equal(c.p->instrs[c.p->n_forward - 1].op, BST_I_SOFTMAX_CE);
     drop(&c);
+}
+
+/* With a hundred thousand classes most is alive at the loss, where the gradient of the logits is
+ * written over them: whichever instruction that is, they are activations. */
+static void logits_are_activations(void **state)
+{
+    (void)state;
+    for (int micro = 1; micro <= 16; micro *= 2) {
+        struct compiled c;
+        compile_graph(build_for(&(struct net_case){"resnet8", micro, 32, true}, 100000),
+                      &(struct bst_compile_opts){.training = true}, &c);
+        size_t logits = (size_t)micro * 100000 * sizeof(float);
+        assert_true(c.p->peak.activations >= logits);
+        assert_true(c.p->peak.gradients < logits);
+        drop(&c);
+    }
 }
 
 static int root_of(const struct bst_program *p, int v)
@@ -267,9 +293,9 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fusion),        cmocka_unit_test(plans),
-        cmocka_unit_test(deterministic), cmocka_unit_test(table_is_fixed),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(fusion),         cmocka_unit_test(logits_are_activations),
+        cmocka_unit_test(plans),          cmocka_unit_test(deterministic),
+        cmocka_unit_test(table_is_fixed), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
