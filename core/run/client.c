@@ -20,6 +20,7 @@
 #include "core/run/socket.h"
 #include "core/run/status_json.h"
 #include "core/run/wire.h"
+#include "core/tune/diagnostics.h"
 
 /* A trainer answers hello from a thread that does nothing else. */
 #define HELLO_SECONDS 5.0
@@ -174,6 +175,20 @@ static struct bst_metric read_metric(const json_t *o, const char *key)
     return (struct bst_metric){json_number_value(v), json_is_number(v)};
 }
 
+static void read_notes(const json_t *list, struct bst_reply *r)
+{
+    size_t i;
+    const json_t *code;
+    json_array_foreach(list, i, code)
+    {
+        int number = 0;
+        const char *text = json_string_value(code);
+        if (r->n_notes < (int)(sizeof r->notes / sizeof *r->notes) && text &&
+            sscanf(text, "BST-%d", &number) == 1 && bst_diag_find(number))
+            r->notes[r->n_notes++] = number;
+    }
+}
+
 static void read_reply(const json_t *o, struct bst_reply *r)
 {
     static const char *const good[] = {"proposed", "applied", "done"};
@@ -185,6 +200,7 @@ static void read_reply(const json_t *o, struct bst_reply *r)
                                 (int)(sizeof r->changes / sizeof *r->changes));
     r->n_kept = read_changes(json_object_get(o, "kept"), "", "why", r->kept,
                              (int)(sizeof r->kept / sizeof *r->kept));
+    read_notes(json_object_get(o, "notes"), r);
     const json_t *memory = json_object_get(o, "memory");
     r->memory_planned = read_metric(memory, "planned");
     r->memory_limit = read_metric(memory, "limit");

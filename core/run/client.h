@@ -40,6 +40,7 @@ struct bst_reply { /* of a command */
     int n_changes;
     struct bst_reply_change kept[48]; /* key, why it stays in new_value */
     int n_kept;
+    int notes[8], n_notes; /* remarks on the change: numbers of diagnostics */
     struct bst_metric memory_planned, memory_limit;
     struct bst_metric rate_before, rate_after; /* of the next update */
     /* Where the rate would go: pairs (samples, rate) over the whole run; for the schedule pane. */

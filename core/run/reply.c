@@ -5,8 +5,9 @@
 
 #include "core/run/curve.h"
 #include "core/run/live.h"
+#include "core/tune/plan_changes.h"
 
-enum { RATE_DIGITS = 5 };
+enum { RATE_DIGITS = 4 };
 
 static const char *why_kept(enum bst_param_id id)
 {
@@ -95,6 +96,7 @@ static void add_words(struct bst_sb *out, const char *key)
         {"micro_batch_size", "micro-batch"},
         {"gradient_accumulation_steps", "accumulation"},
         {"lr_scheduler", "decay"},
+        {"warmup", "warm-up"},
     };
     for (size_t i = 0; i < sizeof short_words / sizeof *short_words; i++)
         if (!strcmp(key, short_words[i][0]))
@@ -112,15 +114,16 @@ static bool differs(double a, double b)
  * hangs from where that changes: the two are alike only at the top of the schedule. */
 static void add_rate(const struct bst_plan *plan, const struct bst_change *peak, struct bst_sb *out)
 {
-    char was[32], is[32];
+    char was[BST_BRIEF], is[BST_BRIEF];
     bool moves = differs(plan->lr_before, plan->lr_after);
     bst_num_brief(plan->lr_before, RATE_DIGITS, was);
     bst_num_brief(plan->lr_after, RATE_DIGITS, is);
     if (moves)
         bst_sb_addf(out, "rate %s → %s", was, is);
-    if (peak)
-        bst_sb_addf(out, moves ? " (peak %s → %s)" : "peak rate %s → %s", peak->before,
-                    peak->after);
+    if (!peak)
+        return;
+    bst_change_brief(peak->before, peak->after, was, is);
+    bst_sb_addf(out, moves ? " (peak %s → %s)" : "peak rate %s → %s", was, is);
 }
 
 void bst_outcome_describe(const struct bst_plan *plan, struct bst_sb *out)
@@ -134,8 +137,10 @@ void bst_outcome_describe(const struct bst_plan *plan, struct bst_sb *out)
             rate_said = true;
             continue;
         }
+        char was[BST_BRIEF], is[BST_BRIEF];
+        bst_change_brief(c->before, c->after, was, is);
         add_words(out, c->key);
-        bst_sb_addf(out, " %s → %s", c->before, c->after);
+        bst_sb_addf(out, " %s → %s", was, is);
     }
     if (plan->n_changes && !rate_said) {
         bst_sb_add(out, ", ");

@@ -14,12 +14,11 @@
 /* The weights' norms cost a pass over them. */
 enum { LAYERS_EVERY = 50 };
 
-static void follow_settings(struct bst_session *s)
+static struct bst_advice_settings settings_of(const struct bst_session *s, const struct bst_live *l)
 {
-    const struct bst_live *l = &s->live;
     const struct bst_status *st = &s->status;
     double dataset = (double)s->env.dataset, tokens = (double)s->env.tokens / dataset;
-    struct bst_advice_settings set = {
+    return (struct bst_advice_settings){
         .batch = (double)l->batch,
         .base_batch = (double)s->preset.lr_base_batch_size / (tokens > 0 ? tokens : 1),
         .unscaled = l->rule == BST_LR_RULE_NONE,
@@ -33,7 +32,39 @@ static void follow_settings(struct bst_session *s)
         .peak = l->schedule.peak,
         .band = {st->grad_low.value, st->grad_high.value},
     };
+}
+
+static void follow_settings(struct bst_session *s)
+{
+    struct bst_advice_settings set = settings_of(s, &s->live);
     bst_advisor_settings(&s->advisor, &set);
+}
+
+/* What the advisor would say of the settings alone is said with the proposal, not after it. */
+void bst_session_foresee(struct bst_session *s, struct bst_plan *plan)
+{
+    enum bst_diag codes[BST_N_ADVICE_RULES];
+    if (s->preset.advise != BST_ADVISE_SHOW || !plan->n_changes)
+        return;
+    follow_settings(s);
+    struct bst_advice_settings next = settings_of(s, &plan->after);
+    int n = bst_advisor_foresee(&s->advisor, &next, codes);
+    for (int i = 0; i < n && plan->n_notes < BST_NOTES_MAX; i++) {
+        bool said = false;
+        for (int k = 0; k < plan->n_notes; k++)
+            said = said || plan->notes[k] == codes[i];
+        if (!said)
+            plan->notes[plan->n_notes++] = codes[i];
+    }
+}
+
+void bst_session_foretold(struct bst_session *s, const struct bst_plan *plan)
+{
+    /* An autopilot has to hear of it, to do something about it. */
+    if (s->preset.autopilot)
+        return;
+    for (int i = 0; i < plan->n_notes; i++)
+        bst_advisor_told(&s->advisor, plan->notes[i]);
 }
 
 static void look_at_layers(struct bst_session *s, const struct bst_update_result *res)

@@ -140,7 +140,9 @@ enum bst_err bst_session_propose(struct bst_session *s, struct bst_proposal *p)
     if (p->cmd.kind == BST_COMMAND_PRESET)
         BST_TRY(load_preset(s, p));
     BST_TRY(plan_once(s, p, 0));
-    return ask_memory(s, p);
+    BST_TRY(ask_memory(s, p));
+    bst_session_foresee(s, &p->plan);
+    return BST_OK;
 }
 
 enum bst_err bst_session_fit(struct bst_session *s, struct bst_live *live)
@@ -295,6 +297,7 @@ static void answer_pending(struct bst_session *s, const char *outcome, enum bst_
 static void count_in_force(struct bst_session *s, const struct bst_proposal *p)
 {
     bool undo = p->cmd.kind == BST_COMMAND_UNDO;
+    bst_session_foretold(s, &p->plan);
     bst_session_count_change(s, p->cmd.kind, &p->plan.before);
     if (undo && p->journalled)
         s->held_undone = true;

@@ -195,6 +195,10 @@ void bst_session_noise_read(const json_t *state, struct bst_noise *n);
 
 /* session_advice.c: what the advisor makes of the run, and what becomes of it. */
 void bst_session_advise(struct bst_session *s, const struct bst_update_result *res);
+/* Adds to the notes of a change what advice it would bring by itself; and, of one that is in force,
+ * keeps the advisor from saying it again. */
+void bst_session_foresee(struct bst_session *s, struct bst_plan *plan);
+void bst_session_foretold(struct bst_session *s, const struct bst_plan *plan);
 /* Whether advice under this code was shown since the last update. */
 bool bst_session_advised(const struct bst_session *s, enum bst_diag code);
 /* Puts advice in force, between updates, where the preset says so. */

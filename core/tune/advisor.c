@@ -405,6 +405,32 @@ static const struct rule rules[BST_N_ADVICE_RULES] = {
 };
 /* clang-format on */
 
+/* Those that look at nothing but the settings. */
+static const enum bst_advice_rule by_settings[] = {
+    BST_ADVICE_BATCH_ABOVE_2048, BST_ADVICE_WARMUP_SHARE, BST_ADVICE_BN_MICRO_SMALL};
+enum { N_BY_SETTINGS = sizeof by_settings / sizeof *by_settings };
+
+int bst_advisor_foresee(const struct bst_advisor *a, const struct bst_advice_settings *next,
+                        enum bst_diag *out)
+{
+    struct bst_advisor then = {.set = *next, .last = {.epoch = a->last.epoch}};
+    int n = 0;
+    for (int i = 0; i < N_BY_SETTINGS; i++) {
+        const struct rule *r = &rules[by_settings[i]];
+        double is = r->statistic(a), will_be = r->statistic(&then);
+        if (will_be > r->threshold && !(is >= will_be))
+            out[n++] = r->code;
+    }
+    return n;
+}
+
+void bst_advisor_told(struct bst_advisor *a, enum bst_diag code)
+{
+    for (int i = 0; i < N_BY_SETTINGS; i++)
+        if (rules[by_settings[i]].code == code)
+            a->spoke[by_settings[i]] = a->last.epoch;
+}
+
 void bst_advisor_remark(struct bst_advisor *a, enum bst_diag code, const char *text)
 {
     for (int i = BST_ADVICE_GRADIENT_SPIKE; i < BST_N_ADVICE_RULES; i++)

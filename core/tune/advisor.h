@@ -115,6 +115,12 @@ struct bst_advisor {
 void bst_advisor_init(struct bst_advisor *a);
 /* Asked before every update; what was seen under other settings is forgotten. */
 void bst_advisor_settings(struct bst_advisor *a, const struct bst_advice_settings *set);
+/* Codes of the advice that `next` by itself would bring, where the settings in force do not or do
+ * so less: what is said before a change is made. Returns how many of at most BST_N_ADVICE_RULES. */
+int bst_advisor_foresee(const struct bst_advisor *a, const struct bst_advice_settings *next,
+                        enum bst_diag *out);
+/* Whoever made the change was told so: the rule is silent about it. */
+void bst_advisor_told(struct bst_advisor *a, enum bst_diag code);
 void bst_advisor_eval(struct bst_advisor *a, double accuracy);
 void bst_advisor_noise(struct bst_advisor *a, const struct bst_noise_answer *noise);
 /* Gradient over weight norms of the layers, now and then. */

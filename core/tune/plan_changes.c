@@ -1,7 +1,9 @@
 #include "core/tune/plan_changes.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/json.h"
@@ -203,5 +205,56 @@ void bst_plan_list_changes(struct bst_plan *plan, uint64_t dataset)
         shown[i].show(&plan->after, dataset, c->after);
         if (strcmp(c->before, c->after) != 0)
             plan->n_changes++;
+    }
+}
+
+/* "60000sa (1.000ep)", as show_samples() writes it; epochs is NaN where there are none. */
+static bool is_length(const char *text, double *samples, double *epochs)
+{
+    char *rest;
+    *samples = strtod(text, &rest);
+    *epochs = NAN;
+    if (rest == text || strncmp(rest, "sa", 2))
+        return false;
+    if (!strncmp(rest, "sa (", 4))
+        *epochs = strtod(rest + 4, NULL);
+    return true;
+}
+
+/* Less than that is told in samples: 0.008 epochs tell nobody much. */
+static const double short_epochs = 0.1;
+
+static bool in_epochs(double epochs)
+{
+    return epochs == 0 || epochs >= short_epochs;
+}
+
+static void brief_value(const char *text, char out[BST_BRIEF])
+{
+    double v;
+    const char *tokens = strstr(text, " tokens (");
+    if (tokens)
+        snprintf(out, BST_BRIEF, "%.*s tokens", (int)(tokens - text), text);
+    else if (text[strspn(text, "0123456789")] && bst_num_parse(text, &v))
+        snprintf(out, BST_BRIEF, "%.4g", v);
+    else
+        snprintf(out, BST_BRIEF, "%.47s", text);
+}
+
+void bst_change_brief(const char *before, const char *after, char was[BST_BRIEF],
+                      char is[BST_BRIEF])
+{
+    double samples[2], epochs[2];
+    if (is_length(before, &samples[0], &epochs[0]) && is_length(after, &samples[1], &epochs[1])) {
+        bool ep = in_epochs(epochs[0]) && in_epochs(epochs[1]) && epochs[0] != epochs[1];
+        snprintf(was, BST_BRIEF, ep ? "%.4g ep" : "%.0f samples", ep ? epochs[0] : samples[0]);
+        snprintf(is, BST_BRIEF, ep ? "%.4g ep" : "%.0f samples", ep ? epochs[1] : samples[1]);
+        return;
+    }
+    brief_value(before, was);
+    brief_value(after, is);
+    if (!strcmp(was, is)) {
+        snprintf(was, BST_BRIEF, "%.47s", before);
+        snprintf(is, BST_BRIEF, "%.47s", after);
     }
 }

@@ -349,6 +349,39 @@ static void settings_that_ask_for_it(void **state)
     assert_only(&r, BST_DIAG_BN_MICRO_SMALL, "accumulate =16");
 }
 
+/* A tenth more than a warm-up of a tenth of the run is said before it is made, and then no more. */
+static void what_a_change_brings_is_foreseen(void **state)
+{
+    enum bst_diag codes[BST_N_ADVICE_RULES];
+    struct bst_advice_settings set = usual(), next;
+    struct run r;
+    (void)state;
+    set.warmup_epochs = 0.1 * set.epochs;
+    begin(&r, set);
+    step(&r, 2, 1);
+    assert_none(&r);
+    next = set;
+    assert_int_equal(bst_advisor_foresee(&r.a, &next, codes), 0);
+    next.warmup_epochs = 0.11 * set.epochs;
+    assert_int_equal(bst_advisor_foresee(&r.a, &next, codes), 1);
+    assert_int_equal(codes[0], BST_DIAG_WARMUP_SHARE);
+    bst_advisor_told(&r.a, codes[0]);
+    bst_advisor_settings(&r.a, &next);
+    step(&r, 2, 1);
+    assert_none(&r);
+    /* What makes it better is not remarked on, though it is outside still; what makes it worse is.
+     */
+    set = next;
+    next.warmup_epochs = 0.108 * set.epochs;
+    assert_int_equal(bst_advisor_foresee(&r.a, &next, codes), 0);
+    next.warmup_epochs = 0.12 * set.epochs;
+    assert_int_equal(bst_advisor_foresee(&r.a, &next, codes), 1);
+    /* And nobody was told of what settings were from the start. */
+    begin(&r, set);
+    step(&r, 2, 1);
+    assert_only(&r, BST_DIAG_WARMUP_SHARE, "warmup =10%");
+}
+
 static void batch_far_from_the_noise(void **state)
 {
     (void)state;
@@ -529,6 +562,7 @@ int main(void)
         cmocka_unit_test(layers),
         cmocka_unit_test(nonfinite_repeated),
         cmocka_unit_test(settings_that_ask_for_it),
+        cmocka_unit_test(what_a_change_brings_is_foreseen),
         cmocka_unit_test(batch_far_from_the_noise),
         cmocka_unit_test(devices_unequal),
         cmocka_unit_test(remarks_get_a_change),

@@ -10,6 +10,7 @@
 
 #include "core/base/rng.h"
 #include "core/tune/plan.h"
+#include "core/tune/plan_changes.h"
 
 static const uint64_t dataset = 60000;
 static const struct bst_take as_it_is, with_length = {.length = true};
@@ -192,6 +193,33 @@ static void momentum_is_corrected_where_the_form_needs_it(void **state)
     near_rel(must(&now, "batch x2", env).momentum_factor, 2, 1e-15);
     near_rel(must(&now, "lr *0.5", env).momentum_factor, 0.5, 1e-15);
     assert_true(must(&now, "clip =1", env).momentum_factor == 1);
+}
+
+/* What a person reads has few digits and one unit; what is different reads differently. */
+static void changes_are_brief(void **state)
+{
+    static const char *const cases[][4] = {
+        {"60000sa (1.000ep)", "66000sa (1.100ep)", "1 ep", "1.1 ep"},
+        {"0sa (0.000ep)", "66000sa (1.100ep)", "0 ep", "1.1 ep"},
+        {"480sa (0.008ep)", "528sa (0.009ep)", "480 samples", "528 samples"},
+        {"60000sa (1.000ep)", "60016sa (1.000ep)", "60000 samples", "60016 samples"},
+        {"60000sa (1.000ep)", "480sa (0.008ep)", "60000 samples", "480 samples"},
+        {"4000sa", "4400sa", "4000 samples", "4400 samples"},
+        {"0.123456789", "0.148148147", "0.1235", "0.1481"},
+        {"0.1", "0.100000001", "0.1", "0.100000001"},
+        {"12345", "14814", "12345", "14814"},
+        {"614 tokens (19 samples)", "737 tokens (23 samples)", "614 tokens", "737 tokens"},
+        {"512 tokens (16 samples)", "512 tokens (17 samples)", "512 tokens (16 samples)",
+         "512 tokens (17 samples)"},
+        {"cosine", "linear", "cosine", "linear"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char was[BST_BRIEF], is[BST_BRIEF];
+        bst_change_brief(cases[i][0], cases[i][1], was, is);
+        assert_string_equal(was, cases[i][2]);
+        assert_string_equal(is, cases[i][3]);
+    }
 }
 
 static void warmup_changes(void **state)
@@ -545,6 +573,7 @@ int main(void)
         cmocka_unit_test(the_split_follows_what_fits),
         cmocka_unit_test(a_fixed_accumulation_is_kept_to),
         cmocka_unit_test(momentum_is_corrected_where_the_form_needs_it),
+        cmocka_unit_test(changes_are_brief),
         cmocka_unit_test(warmup_changes),
         cmocka_unit_test(a_run_has_room_for_its_batch_and_its_warmup),
         cmocka_unit_test(a_warmup_given_as_a_part_follows_the_runs_length),
