@@ -62,7 +62,8 @@ static unsigned open_presets(struct tui_app *app, int arg)
         tui_say(&app->model, TUI_WARN, "no preset was found; `:preset PATH` takes a file");
         return TUI_DO_DRAW;
     }
-    tui_armed_drop(&app->model, app->link);
+    if (tui_armed_stands(&app->model))
+        return TUI_DO_DRAW;
     open_overlay(app, TUI_OVERLAY_PRESETS);
     tui_preset_ask(app);
     return TUI_DO_DRAW;
@@ -88,7 +89,8 @@ static unsigned open_settings(struct tui_app *app, int arg)
 static unsigned open_advice(struct tui_app *app, int arg)
 {
     (void)arg;
-    tui_armed_drop(&app->model, app->link);
+    if (tui_armed_stands(&app->model))
+        return TUI_DO_DRAW;
     open_overlay(app, TUI_OVERLAY_ADVICE);
     return TUI_DO_DRAW;
 }
@@ -103,8 +105,8 @@ static unsigned open_help(struct tui_app *app, int arg)
 static unsigned open_stop(struct tui_app *app, int arg)
 {
     (void)arg;
-    tui_armed_drop(&app->model, app->link);
     open_overlay(app, TUI_OVERLAY_STOP);
+    tui_armed_drop(&app->model, app->link, "the run is about to be stopped");
     return TUI_DO_DRAW;
 }
 
@@ -115,7 +117,8 @@ static unsigned open_lrfind(struct tui_app *app, int arg)
         tui_say(&app->model, TUI_WARN, "a search is on: %s", app->model.status.search);
         return TUI_DO_DRAW;
     }
-    tui_armed_drop(&app->model, app->link);
+    if (tui_armed_stands(&app->model))
+        return TUI_DO_DRAW;
     open_overlay(app, TUI_OVERLAY_LRFIND);
     return TUI_DO_DRAW;
 }
@@ -134,13 +137,39 @@ static unsigned apply(struct tui_app *app, int arg)
     return TUI_DO_DRAW;
 }
 
+/* As many updates without the change as the run has left, 200 at most. */
+static unsigned try_armed(struct tui_app *app, int most)
+{
+    struct tui_model *m = &app->model;
+    const struct bst_status *s = &m->status;
+    char command[sizeof app->tried + 32];
+    uint64_t left = s->samples_total > s->samples && s->global_batch > 0
+                        ? (s->samples_total - s->samples) / (uint64_t)s->global_batch
+                        : 0;
+    int n = left > 0 && left < (uint64_t)most ? (int)left : most;
+    if (m->armed.state != TUI_ARMED_PROPOSED || m->armed.n_next) {
+        if (m->armed.n_next)
+            tui_say(m, TUI_WARN, "one change is tried at a time:");
+        return TUI_DO_DRAW;
+    }
+    snprintf(app->tried, sizeof app->tried, "%s", m->armed.wish.text);
+    snprintf(command, sizeof command, "trial %d %s", n, app->tried);
+    tui_armed_drop(m, app->link, NULL);
+    app->trial_id = app->link->ops->command(app->link, command, false);
+    if (app->trial_id)
+        tui_say(m, TUI_NORMAL, "%s …", command);
+    else
+        tui_say(m, TUI_BAD, "%s not sent: the trainer does not answer", command);
+    return TUI_DO_DRAW | TUI_DO_REFRESH;
+}
+
 /* Escape takes back one thing, the most pressing first. */
 static unsigned drop(struct tui_app *app, int arg)
 {
     struct tui_model *m = &app->model;
     (void)arg;
     if (m->armed.state != TUI_ARMED_NONE)
-        tui_armed_drop(m, app->link);
+        tui_armed_back(m, app->link);
     else if (m->has_status && m->status.phase == BST_PHASE_SEARCHING && !m->readonly)
         return tui_direct(app, "cancel");
     else if (m->message[0])
@@ -212,6 +241,7 @@ static const struct {
     [TUI_REQ_UNDO] = {arm_undo, -1},
     [TUI_REQ_REDO] = {arm_undo, 1},
     [TUI_REQ_APPLY] = {apply, 0},
+    [TUI_REQ_TRY] = {try_armed, 200},
     [TUI_REQ_DROP] = {drop, 0},
     [TUI_REQ_CHECKPOINT] = {checkpoint, 0},
     [TUI_REQ_EVALUATE] = {evaluate, 0},

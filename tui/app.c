@@ -27,8 +27,7 @@ void tui_app_init(struct tui_app *app, const struct tui_console_cfg *cfg, struct
 
 void tui_app_fini(struct tui_app *app)
 {
-    if (app->model.armed.state == TUI_ARMED_PROPOSED || app->model.armed.state == TUI_ARMED_ASKING)
-        tui_armed_drop(&app->model, app->link);
+    tui_armed_drop(&app->model, app->link, NULL);
     tui_model_fini(&app->model);
     tui_frame_fini(&app->frame);
 }
@@ -45,6 +44,23 @@ static void show_direct(struct tui_app *app, const struct bst_reply *r)
         tui_say(&app->model, TUI_BAD, "%s", text);
 }
 
+/* What was tried is armed again: y keeps it, Esc does not. */
+static void show_trial(struct tui_app *app, const struct bst_reply *r)
+{
+    struct tui_model *m = &app->model;
+    char text[TUI_TEXT], why[300];
+    app->trial_id = 0;
+    if (!r->ok) {
+        tui_refusal(r, text);
+        tui_say(m, TUI_BAD, "%s", text);
+        return;
+    }
+    snprintf(text, sizeof text, "%s", r->text);
+    if (m->armed.state == TUI_ARMED_NONE && tui_model_may_change(m, why, sizeof why))
+        tui_armed_command(m, app->link, app->tried);
+    tui_say(m, TUI_GOOD, "%s", text);
+}
+
 static unsigned take_reply(struct tui_app *app)
 {
     const struct bst_reply *r = app->link->ops->reply(app->link);
@@ -54,6 +70,8 @@ static unsigned take_reply(struct tui_app *app)
     if (p->asked && r->id == p->id) {
         p->reply = *r;
         p->come = true;
+    } else if (app->trial_id && r->id == app->trial_id) {
+        show_trial(app, r);
     } else if (app->direct_id && r->id == app->direct_id) {
         show_direct(app, r);
     }
@@ -324,8 +342,8 @@ unsigned tui_app_key(struct tui_app *app, int key)
         return TUI_DO_DRAW;
     }
     /* A refusal has been read by whoever goes on. */
-    if (m->armed.state == TUI_ARMED_REFUSED && !(tui_keys[req].flags & TUI_KEY_ARMED))
-        tui_armed_drop(m, app->link);
+    if (req != TUI_REQ_DROP && !(tui_keys[req].flags & TUI_KEY_ARMED))
+        tui_armed_go_on(m, app->link);
     return tui_request_run(app, req);
 }
 

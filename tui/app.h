@@ -23,7 +23,9 @@ struct tui_app {
     struct tui_frame frame;
     const struct tui_console_cfg *cfg;
     bool pasting;
-    uint64_t direct_id;      /* a command sent without being armed; its answer is shown */
+    uint64_t direct_id; /* a command sent without being armed; its answer is shown */
+    uint64_t trial_id;  /* a trial of a change; that is armed again when it has been answered */
+    char tried[160];
     double opened;           /* when a dialog that asks was opened */
     uint64_t nonfinite_seen; /* for the bell */
     char note_seen[256];

@@ -5,9 +5,36 @@
 
 #include "tui/raster.h"
 
+/* The width: the window's axis, and behind it that of what lies ahead. */
+struct across {
+    struct tui_axis here, ahead;
+    double part; /* of the width that the window has; 1: all of it */
+};
+
+static const double least_part = 0.6, worth_showing = 0.97;
+
+static double across_at(const struct across *x, double v)
+{
+    if (x->part >= 1)
+        return tui_axis_at(&x->here, v);
+    if (v <= x->here.hi)
+        return x->part * tui_axis_at(&x->here, v);
+    return x->part + (1 - x->part) * tui_axis_at(&x->ahead, v);
+}
+
+static void across_make(struct across *x, const struct tui_chart *c, int width)
+{
+    double natural = (c->x1 - c->x0) / (c->x2 - c->x0);
+    x->part = c->x2 > c->x1 && natural < worth_showing ? fmax(least_part, natural) : 1;
+    int here = (int)(x->part * width);
+    tui_axis_make(&x->here, c->x0, c->x1, false, c->x_unit, here / 9 + 1);
+    if (x->part < 1)
+        tui_axis_make(&x->ahead, c->x1, c->x2, false, c->x_unit, (width - here) / 9 + 1);
+}
+
 static bool counts(const struct tui_chart *c, double x, double y)
 {
-    return isfinite(y) && x >= c->x0 && x <= c->x1 && (!c->log || y > 0);
+    return isfinite(y) && x >= c->x0 && x <= fmax(c->x1, c->x2) && (!c->log || y > 0);
 }
 
 static void widen(double v, double *lo, double *hi)
@@ -86,15 +113,11 @@ static void draw_y(const struct tui_axis *y, struct tui_area a, int columns, int
     }
 }
 
-static void draw_x(const struct tui_chart *c, const struct tui_axis *x, struct tui_area a, int from,
-                   int row)
+/* Labels within the columns [from, limit); returns where the last one ends. */
+static int draw_ticks(const struct tui_axis *x, struct tui_area a, int from, int width, int limit,
+                      int row)
 {
-    int width = a.w - from, name = c->x_name ? tui_columns(a.f, c->x_name) : 0;
-    int limit = a.w, next = from;
-    if (name && name + 8 < width) {
-        tui_put_right(a, a.w, row, TUI_DIM, c->x_name);
-        limit = a.w - name - 1;
-    }
+    int next = from;
     for (int i = 0; i < x->n; i++) {
         int n = (int)strlen(x->label[i]);
         int at = from + (int)lround(tui_axis_at(x, x->tick[i]) * (width - 1)) - n / 2;
@@ -104,16 +127,34 @@ static void draw_x(const struct tui_chart *c, const struct tui_axis *x, struct t
         tui_put(a, at, row, TUI_DIM, x->label[i]);
         next = at + n + 2;
     }
+    return next;
 }
 
-static void draw_series(const struct tui_series *s, struct tui_raster *r, const struct tui_axis *x,
+static void draw_x(const struct tui_chart *c, const struct across *x, struct tui_area a, int from,
+                   int row)
+{
+    int width = a.w - from, name = c->x_name ? tui_columns(a.f, c->x_name) : 0;
+    int limit = a.w, here = (int)lround(x->part * width);
+    /* How far it goes ahead says more than what it is counted in, which the others say as well. */
+    bool narrow = x->part < 1 && width - here < name + 8;
+    if (name && name + 8 < width && !narrow) {
+        tui_put_right(a, a.w, row, TUI_DIM, c->x_name);
+        limit = a.w - name - 1;
+    }
+    int first = from + here < limit ? from + here : limit;
+    draw_ticks(&x->here, a, from, here, first, row);
+    if (x->part < 1)
+        draw_ticks(&x->ahead, a, from + here + 1, width - here - 1, limit, row);
+}
+
+static void draw_series(const struct tui_series *s, struct tui_raster *r, const struct across *x,
                         const struct tui_axis *y)
 {
     struct tui_pen pen = {.style = s->style, .every = s->every};
     for (int i = 0; i < s->n; i++) {
         double vx, vy;
         s->at(s->arg, i, &vx, &vy);
-        double fx = tui_axis_at(x, vx), fy = tui_axis_at(y, vy);
+        double fx = across_at(x, vx), fy = tui_axis_at(y, vy);
         if (!(fx >= 0 && fx <= 1)) {
             /* One point outside still says where the line comes from. */
             pen.down = false;
@@ -128,7 +169,7 @@ static void draw_series(const struct tui_series *s, struct tui_raster *r, const 
     }
 }
 
-static void draw_plot(const struct tui_chart *c, struct tui_area a, const struct tui_axis *x,
+static void draw_plot(const struct tui_chart *c, struct tui_area a, const struct across *x,
                       const struct tui_axis *y)
 {
     struct tui_raster r;
@@ -139,8 +180,10 @@ static void draw_plot(const struct tui_chart *c, struct tui_area a, const struct
         for (int i = 0; i < c->n_series; i++)
             if (pass == (c->series[i].mark != 0))
                 draw_series(&c->series[i], &r, x, y);
+    if (x->part < 1)
+        tui_raster_vline(&r, x->part, L'║', TUI_RULE);
     for (int i = 0; i < c->n_uprights; i++)
-        tui_raster_vline(&r, tui_axis_at(x, c->upright[i].at), c->upright[i].mark,
+        tui_raster_vline(&r, across_at(x, c->upright[i].at), c->upright[i].mark,
                          c->upright[i].style);
     tui_raster_draw(&r, a);
     tui_raster_fini(&r);
@@ -149,7 +192,8 @@ static void draw_plot(const struct tui_chart *c, struct tui_area a, const struct
 void tui_chart_draw(const struct tui_chart *c, struct tui_area a)
 {
     double lo, hi;
-    struct tui_axis x, y;
+    struct tui_axis y;
+    struct across x;
     if (a.w < 1 || a.h < 1)
         return;
     bool any = find_range(c, &lo, &hi);
@@ -158,7 +202,7 @@ void tui_chart_draw(const struct tui_chart *c, struct tui_area a)
     tui_axis_make(&y, any ? lo : 0, any ? hi : 1, c->log, c->y_unit,
                   (rows < 16 ? rows / 2 : rows / 3) + 1);
     int from = y_labels ? widest(&y) + 1 : 0;
-    tui_axis_make(&x, c->x0, c->x1, false, c->x_unit, (a.w - from) / 9 + 1);
+    across_make(&x, c, a.w - from);
     struct tui_area plot = tui_area_sub(a, from, 0, a.w - from, rows);
     if (y_labels && any)
         draw_y(&y, a, from - 1, rows);

@@ -35,6 +35,8 @@ struct tui_chart {
     struct tui_chart_line level[TUI_CHART_LINES], upright[TUI_CHART_LINES];
     int n_levels, n_uprights;
     double x0, x1;
+    double x2; /* above x1: what lies ahead of x1, up to here, in the last part of the width and at
+                  a scale of its own, behind a double line; else nothing does */
     enum tui_axis_unit x_unit;
     const char *x_name; /* after the last label: "epoch" */
     bool log;
@@ -46,7 +48,7 @@ struct tui_chart {
 };
 
 void tui_chart_draw(const struct tui_chart *c, struct tui_area a);
-/* Least and greatest finite y (above 0 when log) of all points within x0 … x1; false if there are
+/* Least and greatest finite y (above 0 when log) of all points that are drawn; false if there are
  * none. */
 bool tui_chart_range(const struct tui_chart *c, double *lo, double *hi);
 

@@ -1,6 +1,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/tune/diagnostics.h"
+#include "core/tune/plan_changes.h"
 #include "tui/format.h"
 #include "tui/render.h"
 
@@ -30,12 +32,11 @@ static int key_width(const struct bst_reply *r, struct tui_area a)
 static int draw_changes(const struct bst_reply *r, struct tui_area a, int y)
 {
     int tab = key_width(r, a) + 2;
-    char memory[2 * TUI_NUM], text[2 * TUI_VALUE + 8];
+    char memory[2 * TUI_NUM], text[2 * BST_BRIEF + 8];
     struct tui_area values = tui_area_sub(a, tab, 0, a.w - tab, a.h);
     for (int i = 0; i < r->n_changes && y < a.h; i++) {
-        char was[TUI_VALUE], is[TUI_VALUE];
-        tui_short_value(r->changes[i].old_value, was);
-        tui_short_value(r->changes[i].new_value, is);
+        char was[BST_BRIEF], is[BST_BRIEF];
+        bst_change_brief(r->changes[i].old_value, r->changes[i].new_value, was, is);
         snprintf(text, sizeof text, "%s → %s", was, is);
         tui_put_cut(a, 0, y, tab - 2, TUI_NORMAL, r->changes[i].key);
         y = tui_put_wrapped(values, y, TUI_PENDING, text);
@@ -68,6 +69,19 @@ static void draw_kept(const struct bst_reply *r, struct tui_area a, int y)
     }
 }
 
+static int draw_notes(const struct bst_reply *r, struct tui_area a, int y)
+{
+    char text[200];
+    for (int i = 0; i < r->n_notes && y < a.h; i++) {
+        /* The keys themselves follow. */
+        if (r->notes[i] == BST_DIAG_FIXED_KEYS_KEPT)
+            continue;
+        snprintf(text, sizeof text, "BST-%d %s", r->notes[i], bst_diag_find(r->notes[i])->title);
+        y = tui_put_wrapped(a, y, TUI_WARN, text);
+    }
+    return y;
+}
+
 static void draw_diff(const struct tui_preset_answer *p, struct tui_area a, int y)
 {
     const struct bst_reply *r = &p->reply;
@@ -84,7 +98,7 @@ static void draw_diff(const struct tui_preset_answer *p, struct tui_area a, int 
     }
     if (!r->n_changes)
         tui_put(a, 0, y++, TUI_DIM, "changes nothing that can change while it runs");
-    draw_kept(r, a, draw_changes(r, a, y));
+    draw_kept(r, a, draw_notes(r, a, draw_changes(r, a, y)));
 }
 
 void tui_picker_draw(const struct tui_model *m, struct tui_area a)
@@ -175,8 +189,11 @@ void tui_lrfind_draw(const struct tui_model *m, struct tui_area a)
 void tui_advice_draw(const struct tui_model *m, struct tui_area a)
 {
     const struct bst_status *s = &m->status;
-    struct tui_area in =
-        tui_dialog(a, 100, a.h > 26 ? 26 : a.h, " Advice: Enter arms its change, Esc closes ");
+    char why[300];
+    struct tui_area in = tui_dialog(a, 100, a.h > 26 ? 26 : a.h,
+                                    tui_model_may_change(m, why, sizeof why)
+                                        ? " Advice: Enter arms its change, Esc closes "
+                                        : " Advice: Esc closes ");
     if (!s->n_advice) {
         tui_put_wrapped(in, 0, TUI_DIM, "no advice so far; a run with `advise: none` gets none");
         return;

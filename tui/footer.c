@@ -78,10 +78,11 @@ static void put_pairs(struct tui_area a, const char *const (*pair)[2], int n)
 
 static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
 {
+    char why[300];
     static const char *const read[][2] = {
         {"Esc", "close"}, {"Up Down", "line"}, {"Space", "page"}, {"Home End", "first, last"}};
     static const char *const pick[][2] = {
-        {"Esc", "close"}, {"Enter", "arm"}, {"Up Down", "select"}};
+        {"Esc", "close"}, {"Up Down", "select"}, {"Enter", "arm"}};
     static const char *const stop[][2] = {{"y", "stop"}, {"n Esc", "cancel"}};
     static const char *const test[][2] = {{"y", "start"}, {"n Esc", "cancel"}, {"Enter", "arm"}};
     static const char *const set[][2] = {
@@ -93,7 +94,7 @@ static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
     else if (m->view.overlay == TUI_OVERLAY_OPTIONS)
         put_pairs(a, set, 3);
     else if (m->view.overlay == TUI_OVERLAY_PRESETS || m->view.overlay == TUI_OVERLAY_ADVICE)
-        put_pairs(a, pick, 3);
+        put_pairs(a, pick, tui_model_may_change(m, why, sizeof why) ? 3 : 2);
     else
         put_pairs(a, read, 4);
 }

@@ -4,11 +4,13 @@
 
 #include "core/base/json.h"
 #include "tui/armed.h"
+#include "core/tune/diagnostics.h"
+#include "core/tune/plan_changes.h"
 #include "tui/format.h"
 #include "tui/keys.h"
 #include "tui/render.h"
 
-enum { ARMED_ROOM = 640, ARMED_KEYS = 80 };
+enum { ARMED_ROOM = 1400, ARMED_KEYS = 112 };
 
 /* Of "256", or of "614 tokens (19 samples)" what the batch is counted in. */
 static bool batch_of(const char *value, double *out)
@@ -24,9 +26,8 @@ static bool batch_of(const char *value, double *out)
 static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
 {
     double before, after;
-    char was[TUI_VALUE], is[TUI_VALUE];
-    tui_short_value(c->old_value, was);
-    tui_short_value(c->new_value, is);
+    char was[BST_BRIEF], is[BST_BRIEF];
+    bst_change_brief(c->old_value, c->new_value, was, is);
     bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), was, is);
     if (!strcmp(c->key, "global_batch_size") && batch_of(c->old_value, &before) &&
         batch_of(c->new_value, &after) && before > 0)
@@ -44,28 +45,22 @@ static void add_rate(struct bst_sb *out, const struct bst_reply *r)
         bst_sb_addf(out, "  rate %s → %s", was, is);
 }
 
-static void armed_text(const struct tui_model *m, struct bst_sb *out)
+/* What should be known before the change is applied. */
+static void add_notes(struct bst_sb *out, const struct bst_reply *r)
+{
+    for (int i = 0; i < r->n_notes; i++)
+        bst_sb_addf(out, "  BST-%d %s", r->notes[i], bst_diag_find(r->notes[i])->title);
+}
+
+static void add_proposal(const struct tui_model *m, struct bst_sb *out)
 {
     const struct tui_armed *a = &m->armed;
     const struct bst_reply *r = &a->reply;
-    char memory[2 * TUI_NUM], refusal[TUI_TEXT], flight[120];
-    bool waits = m->has_status && tui_in_flight(&m->status, flight, sizeof flight);
-    if (a->state == TUI_ARMED_APPLYING && m->message[0]) {
-        bst_sb_add(out, m->message);
-        return;
-    }
-    if (a->state == TUI_ARMED_ASKING) {
-        bst_sb_addf(out, "%s …%s%s", a->wish.text, waits ? "  queued; " : "", waits ? flight : "");
-        return;
-    }
-    if (a->state == TUI_ARMED_REFUSED) {
-        tui_refusal(r, refusal);
-        bst_sb_add(out, refusal);
-        return;
-    }
+    const char *gap = out->len ? "  " : "";
+    char memory[2 * TUI_NUM];
     int n = tui_change_count(r);
     if (n > 3)
-        bst_sb_addf(out, "%s: %d changes", a->wish.text, r->n_changes);
+        bst_sb_addf(out, "%s%s: %d changes", gap, a->wish.text, r->n_changes);
     if (n > 3 && r->n_kept)
         bst_sb_addf(out, ", %d kept", r->n_kept);
     for (int i = 0; i < r->n_changes && n <= 3; i++)
@@ -73,34 +68,60 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
             add_change(out, &r->changes[i]);
     add_rate(out, r);
     if (!r->n_changes)
-        bst_sb_addf(out, "%s: %s", a->wish.text, r->text[0] ? r->text : "changes nothing");
+        bst_sb_addf(out, "%s%s: %s", gap, a->wish.text, r->text[0] ? r->text : "changes nothing");
     if (r->memory_planned.valid) {
         tui_of_bytes(r->memory_planned, r->memory_limit, memory);
         bst_sb_addf(out, "  memory %s", memory);
     }
-    if (a->state == TUI_ARMED_APPLYING && waits)
-        bst_sb_addf(out, "  queued; %s", flight);
+    add_notes(out, r);
+}
+
+static void armed_text(const struct tui_model *m, struct bst_sb *out)
+{
+    const struct tui_armed *a = &m->armed;
+    char text[TUI_TEXT], flight[120];
+    bool waits = m->has_status && tui_in_flight(&m->status, flight, sizeof flight);
+    /* What a key has just been answered comes first. */
+    bool said = m->message[0] && m->message_own;
+    if (said)
+        bst_sb_add(out, m->message);
+    if (a->state == TUI_ARMED_ASKING) {
+        bst_sb_addf(out, "%s%s …%s%s", said ? "  " : "", a->wish.text, waits ? "  queued; " : "",
+                    waits ? flight : "");
+    } else if (a->state == TUI_ARMED_REFUSED) {
+        tui_refusal(&a->reply, text);
+        bst_sb_addf(out, "%s%s", said ? "  " : "", text);
+    } else if (a->state == TUI_ARMED_PROPOSED || !said) {
+        add_proposal(m, out);
+        if (a->state == TUI_ARMED_APPLYING && waits)
+            bst_sb_addf(out, "  queued; %s", flight);
+    }
+    tui_armed_waiting(a, text, sizeof text);
+    if (text[0])
+        bst_sb_addf(out, "  then %s", text);
 }
 
 static void armed_keys(const struct tui_model *m, char *out, size_t room)
 {
     const struct tui_armed *a = &m->armed;
-    char apply[16], drop[16];
+    const char *last = a->n_next ? " the last" : "";
+    char apply[16], try[16], drop[16];
     tui_key_first(TUI_REQ_APPLY, apply, sizeof apply);
     tui_key_first(TUI_REQ_DROP, drop, sizeof drop);
     switch (a->state) {
     case TUI_ARMED_PROPOSED:
-        snprintf(out, room, "%s %s  %s drop", apply, a->early ? "again applies" : "apply", drop);
+        tui_key_first(TUI_REQ_TRY, try, sizeof try);
+        snprintf(out, room, "%s %s  %s%s%s drop%s", apply, a->early ? "again applies" : "apply",
+                 a->n_next || !try[0] ? "" : try, a->n_next || !try[0] ? "" : " try  ", drop, last);
         break;
     case TUI_ARMED_APPLYING:
-        snprintf(out, room, "applying …%s%.32s", a->next.presses ? "  then " : "",
-                 a->next.presses ? a->next.text : "");
+        snprintf(out, room, "applying …");
         break;
     case TUI_ARMED_REFUSED:
         snprintf(out, room, "%s", drop);
         break;
     default:
-        snprintf(out, room, "%s%s drop", a->early ? "not worked out yet  " : "", drop);
+        snprintf(out, room, "%s%s drop%s", a->early ? "not worked out yet  " : "", drop, last);
     }
 }
 

@@ -168,29 +168,6 @@ const char *tui_short_name(const char *key)
     return key;
 }
 
-void tui_short_value(const char *value, char out[TUI_VALUE])
-{
-    double v;
-    char *rest;
-    const char *inner = strchr(value, '(');
-    if (bst_num_parse(value, &v)) {
-        snprintf(out, TUI_VALUE, "%.4g", v);
-        return;
-    }
-    snprintf(out, TUI_VALUE, "%s", value);
-    if (!inner)
-        return;
-    /* "614 tokens (19 samples)" */
-    const char *tokens = strstr(value, " tokens (");
-    if (tokens) {
-        snprintf(out, TUI_VALUE, "%.*s tokens", (int)(tokens - value), value);
-        return;
-    }
-    v = strtod(inner + 1, &rest);
-    if (rest != inner + 1 && !strncmp(rest, "ep)", 3))
-        snprintf(out, TUI_VALUE, "%.4g ep", v);
-}
-
 void tui_coded(const char *code, const char *text, char out[TUI_TEXT])
 {
     bool said = !code[0] || strstr(text, code);

@@ -28,11 +28,6 @@ void tui_span(struct bst_metric seconds, char out[TUI_NUM]);
 /* A preset key in the footer's words: "batch", "rate"; others as they are. */
 const char *tui_short_name(const char *key);
 
-enum { TUI_VALUE = 48 };
-/* A setting's value with four digits; of "60000sa (1.000ep)" what people count in, "1 ep", and of
- * "614 tokens (19 samples)" what the batch is counted in. */
-void tui_short_value(const char *value, char out[TUI_VALUE]);
-
 enum { TUI_TEXT = 640 };
 /* "BST-201 batch 1040 needs …"; a code that the text names itself is not said twice. */
 void tui_coded(const char *code, const char *text, char out[TUI_TEXT]);

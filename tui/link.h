@@ -26,7 +26,9 @@ struct tui_link_ops {
     enum tui_link_state (*state)(const struct tui_link *l);
     const char *(*why)(const struct tui_link *l); /* one line on a link that is lost or no
                                                      trainer's; "" */
-    double (*ended)(const struct tui_link *l);    /* when the run did, s since 1970; 0: not known */
+    /* Why nothing of this run can be changed here, whoever asks; "": it can. */
+    const char *(*fixed)(const struct tui_link *l);
+    double (*ended)(const struct tui_link *l); /* when the run did, s since 1970; 0: not known */
     /* Asks for a status, reads what the run's files grew by, looks for a lost trainer. */
     void (*refresh)(struct tui_link *l, bool layers);
     /* The next thing that has come; BST_CLIENT_NOTHING when there is none. */

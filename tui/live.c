@@ -112,6 +112,12 @@ static const char *live_why(const struct tui_link *link)
     return ((const struct live *)link)->why;
 }
 
+static const char *live_fixed(const struct tui_link *link)
+{
+    (void)link;
+    return "";
+}
+
 static double live_ended(const struct tui_link *link)
 {
     return ((const struct live *)link)->ended;
@@ -221,6 +227,7 @@ static const struct tui_link_ops live_ops = {
     .fd = live_fd,
     .state = live_state,
     .why = live_why,
+    .fixed = live_fixed,
     .ended = live_ended,
     .refresh = live_refresh,
     .next = live_next,

@@ -14,6 +14,7 @@ void tui_model_init(struct tui_model *m)
 {
     memset(m, 0, sizeof *m);
     m->history = &no_history;
+    m->fixed = "";
     m->view.focus = TUI_PANE_LOSS;
     m->view.shown = TUI_PANES_SHOWN;
     m->view.smooth = true;
@@ -87,6 +88,7 @@ void tui_model_follow(struct tui_model *m, struct tui_link *link)
     m->link_state = link->ops->state(link);
     m->ended = link->ops->ended(link);
     snprintf(m->link_why, sizeof m->link_why, "%s", link->ops->why(link));
+    m->fixed = link->ops->fixed(link);
     snprintf(m->holder, sizeof m->holder, "%s", link->ops->lease_holder(link));
     m->behind = link->ops->behind(link);
     m->has_lease = link->ops->has_lease(link);
@@ -111,7 +113,9 @@ void tui_model_follow(struct tui_model *m, struct tui_link *link)
 
 bool tui_model_may_change(const struct tui_model *m, char *why, size_t room)
 {
-    if (m->link_state == TUI_LINK_OVER)
+    if (m->fixed[0])
+        snprintf(why, room, "%s", m->fixed);
+    else if (m->link_state == TUI_LINK_OVER)
         snprintf(why, room, "the run has ended");
     else if (m->link_state == TUI_LINK_LOST)
         snprintf(why, room, "the trainer does not answer: %s", m->link_why);

@@ -27,13 +27,16 @@ struct tui_wish {
     char text[160]; /* the command */
 };
 
+enum { TUI_WAITING = 4 };
+
 struct tui_armed {
     enum tui_armed_state state;
     struct tui_wish wish;
-    struct tui_wish next; /* typed while the wish is being applied; armed once that is done */
-    uint64_t id;          /* of the request awaited */
-    double pressed;       /* when it was armed or last altered */
-    bool early;           /* y came before the proposal could be read, and was not taken */
+    struct tui_wish next[TUI_WAITING]; /* asked for meanwhile; armed in turn, once it is in force */
+    int n_next;
+    uint64_t id;    /* of the request awaited */
+    double pressed; /* when it was armed or last altered */
+    bool early;     /* y came before the proposal could be read, and was not taken */
     struct bst_reply reply;
 };
 
@@ -98,8 +101,9 @@ struct tui_model {
     struct bst_status status;
     enum tui_link_state link_state;
     char link_why[256];
-    double ended;    /* s since 1970; 0: not, or not known when */
-    char holder[80]; /* of the lease */
+    const char *fixed; /* why nothing can be changed here at all; "": it can */
+    double ended;      /* s since 1970; 0: not, or not known when */
+    char holder[80];   /* of the lease */
     bool has_lease;
     bool behind;                               /* the history is still being read */
     const struct bst_history *history;         /* borrowed from the link */

@@ -7,73 +7,34 @@
 #include "tui/pane.h"
 #include "tui/series.h"
 
-/* What samples are counted in along the axis: epochs, or updates where the rate itself follows
- * them or the view does; without a data set's size, nothing else. */
-struct ruler {
-    const struct tui_model *m;
-    bool updates;
-    double per_epoch;
-};
-
-static struct ruler ruler_of(const struct tui_model *m)
+/* In the units of the command, 1ep or 4000st: updates where the rate itself follows them. */
+static bool counts_updates(const struct tui_model *m)
 {
     const struct bst_status *s = &m->status;
     bool follows = !strcmp(s->lr_scheduler, "noam") || !strcmp(s->lr_scheduler, "inverse-sqrt");
-    return (struct ruler){m, s->global_batch > 0 && (follows || m->view.x == TUI_X_UPDATE),
-                          s->samples_per_epoch > 0 ? (double)s->samples_per_epoch : 1};
-}
-
-/* Updates made when so many samples had been seen; of the future, at the batch in force. */
-static double updates_at(const struct tui_model *m, double samples)
-{
-    const struct bst_status *s = &m->status;
-    const struct bst_history_update *u = m->history->updates;
-    int low = 0, high = m->n_updates;
-    if (samples >= (double)s->samples || !high)
-        return (double)s->update + (samples - (double)s->samples) / (double)s->global_batch;
-    while (low < high) {
-        int mid = low + (high - low) / 2;
-        if (u[mid].samples < samples)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < m->n_updates ? (double)u[low].update : (double)s->update;
-}
-
-static double measure(const struct ruler *r, double samples)
-{
-    return r->updates ? updates_at(r->m, samples) : samples / r->per_epoch;
+    return s->global_batch > 0 && (follows || m->view.x == TUI_X_UPDATE);
 }
 
 struct curve {
+    const struct tui_model *m;
     const double *samples, *rate;
     int first, n;
-    const struct ruler *ruler;
 };
 
 static void curve_point(void *arg, int i, double *x, double *y)
 {
     const struct curve *c = arg;
-    *x = measure(c->ruler, c->samples[c->first + i]);
+    *x = tui_x_of(c->m, c->m->view.x, c->samples[c->first + i]);
     *y = c->rate[c->first + i];
-}
-
-static void past_point(void *arg, int i, double *x, double *y)
-{
-    const struct ruler *r = arg;
-    const struct bst_history_update *u = &r->m->history->updates[i];
-    *x = r->updates ? (double)u->update : u->samples / r->per_epoch;
-    *y = u->learning_rate;
 }
 
 /* Skips what is before `now`: the past is what happened, not what the rule in force would have
  * given. */
-static struct curve curve_from(const double *samples, const double *rate, int n, double now,
-                               const struct ruler *ruler)
+static struct curve curve_from(const struct tui_model *m, const double *samples, const double *rate,
+                               int n)
 {
-    struct curve c = {samples, rate, 0, n, ruler};
-    while (c.first + 1 < n && samples[c.first + 1] <= now)
+    struct curve c = {m, samples, rate, 0, n};
+    while (c.first + 1 < n && samples[c.first + 1] <= (double)m->status.samples)
         c.first++;
     c.n = n - c.first;
     return c;
@@ -96,24 +57,37 @@ static double end_of(const struct tui_model *m)
     return fmax(end, (double)s->samples);
 }
 
+/* Past and window are those of the other charts, at their scale; what lies ahead has its own,
+ * behind a double line. Alone on the screen, and before there is a past, it is the whole run at
+ * one. */
+static void set_axis(struct tui_chart *c, const struct tui_model *m)
+{
+    double end = tui_x_of(m, m->view.x, end_of(m));
+    c->x2 = isfinite(end) ? end : 0;
+    if (m->n_updates && !(m->view.maximised && m->view.span <= 0))
+        return;
+    c->x0 = m->view.x == TUI_X_UPDATE && m->n_updates ? 1 : 0;
+    c->x1 = c->x2 > c->x0 ? c->x2 : c->x1;
+    c->x2 = 0;
+}
+
 static void draw(const struct tui_model *m, struct tui_area a)
 {
     const struct bst_status *s = &m->status;
     const struct bst_reply *r = &m->armed.reply;
-    double now = (double)s->samples;
-    struct ruler ruler = ruler_of(m);
-    struct curve future = curve_from(s->curve_samples, s->curve_rate, s->n_curve, now, &ruler);
-    struct curve other = curve_from(r->curve_samples, r->curve_rate, r->n_curve, now, &ruler);
-    struct tui_chart c = {.x1 = measure(&ruler, end_of(m)),
-                          .x_unit = ruler.updates ? TUI_AXIS_COUNT : TUI_AXIS_NUMBER,
-                          .x_name = ruler.updates         ? "update"
-                                    : ruler.per_epoch > 1 ? "epoch"
-                                                          : "samples",
-                          .log = m->view.log & 1u << TUI_PANE_SCHEDULE,
-                          .from_zero = true,
-                          .empty = "no schedule known yet"};
-    c.series[c.n_series++] =
-        (struct tui_series){past_point, &ruler, m->n_updates, TUI_RATE, 1, 0, false};
+    struct curve future = curve_from(m, s->curve_samples, s->curve_rate, s->n_curve);
+    struct curve other = curve_from(m, r->curve_samples, r->curve_rate, r->n_curve);
+    struct tui_window w;
+    struct tui_updates past;
+    struct tui_chart c;
+    enum tui_x kind = m->view.x;
+    tui_chart_over(&c, m, &w, TUI_PANE_SCHEDULE);
+    c.from_zero = true;
+    c.empty = "no schedule known yet";
+    set_axis(&c, m);
+    c.series[c.n_series] = tui_series_updates(&past, m, &w, TUI_FIELD_RATE, TUI_RATE);
+    past.keep = 0; /* a rate is what it was */
+    c.n_series++;
     c.series[c.n_series++] = (struct tui_series){
         curve_point, &future, future.n, pending(m) ? TUI_DIM : TUI_RATE, 1, 0, false};
     if (pending(m))
@@ -121,8 +95,9 @@ static void draw(const struct tui_model *m, struct tui_area a)
             (struct tui_series){curve_point, &other, other.n, TUI_PENDING, 2, 0, false};
     if (s->warmup_samples)
         c.upright[c.n_uprights++] =
-            (struct tui_chart_line){measure(&ruler, (double)s->warmup_samples), TUI_DIM, L'┊', 1};
-    c.upright[c.n_uprights++] = (struct tui_chart_line){measure(&ruler, now), TUI_STRONG, L'│', 1};
+            (struct tui_chart_line){tui_x_of(m, kind, (double)s->warmup_samples), TUI_DIM, L'┊', 1};
+    c.upright[c.n_uprights++] =
+        (struct tui_chart_line){tui_x_of(m, kind, (double)s->samples), TUI_STRONG, L'│', 1};
     tui_chart_draw(&c, a);
 }
 
@@ -137,17 +112,18 @@ static void title(const struct tui_model *m, struct tui_area a)
     x = tui_title_item(a, x, TUI_NORMAL, s->lr_scheduler, "");
     if (s->warmup_samples && s->samples_per_epoch > 0) {
         char length[TUI_NUM + 4];
-        struct ruler ruler = ruler_of(m);
-        double warmup = measure(&ruler, (double)s->warmup_samples);
-        /* In the units of the command: 1ep, 4000st. */
-        if (ruler.updates)
+        bool updates = counts_updates(m);
+        double warmup =
+            tui_x_of(m, updates ? TUI_X_UPDATE : TUI_X_EPOCH, (double)s->warmup_samples);
+        if (updates)
             tui_count(ceil(warmup), text);
         else
-            tui_num(warmup, 2, text);
-        snprintf(length, sizeof length, "%s %s", text, ruler.updates ? "st" : "ep");
-        tui_title_item(a, x, TUI_NORMAL,
-                       s->samples < s->warmup_samples ? "warming up" : "┊ warm-up", length);
+            tui_num(warmup, 3, text);
+        snprintf(length, sizeof length, "%s %s", text, updates ? "st" : "ep");
+        x = tui_title_item(a, x, TUI_NORMAL,
+                           s->samples < s->warmup_samples ? "warming up" : "┊ warm-up", length);
     }
+    tui_title_item(a, x, TUI_DIM, "║ ahead", "");
 }
 
 static void csv(const struct tui_model *m, struct bst_sb *out)

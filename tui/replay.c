@@ -69,12 +69,15 @@ static void cut_history(struct replay *r, double t)
     h->updates = all->updates;
     h->evals = all->evals;
     h->events = all->events;
+    h->noise = all->noise;
     while (n < all->n_updates && !(all->updates[n].seconds > t))
         n++;
     uint64_t update = n ? all->updates[n - 1].update : 0;
     double samples = n ? all->updates[n - 1].samples : 0;
     while (h->n_evals < all->n_evals && is_over(r, &all->evals[h->n_evals], samples))
         h->n_evals++;
+    while (h->n_noise < all->n_noise && all->noise[h->n_noise].samples <= samples)
+        h->n_noise++;
     while (h->n_events < all->n_events && has_come(r, &all->events[h->n_events], update))
         h->n_events++;
     if (n != h->n_updates || !h->generation)
@@ -127,6 +130,14 @@ static int replay_fd(const struct tui_link *link)
 static enum tui_link_state replay_state(const struct tui_link *link)
 {
     return ((const struct replay *)link)->over ? TUI_LINK_OVER : TUI_LINK_LIVE;
+}
+
+static const char fixed[] = "this is the replay of a run: nothing can be changed";
+
+static const char *replay_fixed(const struct tui_link *link)
+{
+    (void)link;
+    return fixed;
 }
 
 static double replay_ended(const struct tui_link *link)
@@ -201,8 +212,9 @@ static uint64_t replay_command(struct tui_link *link, const char *text, bool dry
     }
     snprintf(r->reply.outcome, sizeof r->reply.outcome, "%s", known_here ? "done" : "refused");
     snprintf(r->reply.text, sizeof r->reply.text, "%s",
-             known_here ? cmd.kind == BST_COMMAND_PAUSE ? "the replay stands" : "the replay goes on"
-                        : "this is the replay of a run: nothing can be changed");
+             !known_here                     ? fixed
+             : cmd.kind == BST_COMMAND_PAUSE ? "the replay stands"
+                                             : "the replay goes on");
     r->come = true;
     return r->reply.id;
 }
@@ -236,6 +248,7 @@ static const struct tui_link_ops replay_ops = {
     .fd = replay_fd,
     .state = replay_state,
     .why = replay_why,
+    .fixed = replay_fixed,
     .ended = replay_ended,
     .refresh = replay_refresh,
     .next = replay_next,

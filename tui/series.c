@@ -40,10 +40,10 @@ static double update_value(const struct bst_history_update *u, enum tui_field fi
     return NAN;
 }
 
-static double update_x(const struct tui_model *m, int i)
+static double x_in(const struct tui_model *m, enum tui_x kind, int i)
 {
     const struct bst_history_update *u = &m->history->updates[i];
-    switch (m->view.x) {
+    switch (kind) {
     case TUI_X_UPDATE:
         return (double)u->update;
     case TUI_X_TIME:
@@ -51,6 +51,29 @@ static double update_x(const struct tui_model *m, int i)
     default:
         return u->epoch;
     }
+}
+
+static double update_x(const struct tui_model *m, int i)
+{
+    return x_in(m, m->view.x, i);
+}
+
+double tui_x_of(const struct tui_model *m, enum tui_x kind, double samples)
+{
+    const struct bst_status *s = &m->status;
+    double ahead = samples - (double)s->samples;
+    if (kind == TUI_X_EPOCH)
+        return samples / (s->samples_per_epoch > 0 ? (double)s->samples_per_epoch : 1);
+    if (ahead < 0 && m->n_updates) {
+        int at = update_at(m, samples);
+        return x_in(m, kind, at < m->n_updates ? at : m->n_updates - 1);
+    }
+    if (kind == TUI_X_UPDATE)
+        return (double)s->update + (s->global_batch > 0 ? ahead / (double)s->global_batch : 0);
+    if (!s->samples_per_sec.valid || !(s->samples_per_sec.value > 0))
+        return NAN;
+    return (m->n_updates ? m->history->updates[m->n_updates - 1].seconds : 0) +
+           ahead / s->samples_per_sec.value;
 }
 
 void tui_window_samples(const struct tui_model *m, double *from, double *to)

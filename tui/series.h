@@ -41,6 +41,10 @@ void tui_window_make(const struct tui_model *m, struct tui_window *w);
 /* The window in samples: first and last; what keys move. */
 void tui_window_samples(const struct tui_model *m, double *from, double *to);
 
+/* Where so many samples are on an axis of that kind; of what has not been trained yet, at the batch
+ * and the speed of now. NaN: not known. */
+double tui_x_of(const struct tui_model *m, enum tui_x kind, double samples);
+
 /* `u` must outlive the series. Smoothing as the view says, over a fiftieth of the window. */
 struct tui_series tui_series_updates(struct tui_updates *u, const struct tui_model *m,
                                      const struct tui_window *w, enum tui_field field,

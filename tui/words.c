@@ -42,10 +42,12 @@ static unsigned run_readonly(struct tui_app *app, const char *operand)
         tui_say(&app->model, TUI_NORMAL, "keys change the run again, once this console drives");
         return TUI_DO_REFRESH;
     }
-    tui_armed_drop(&app->model, app->link);
+    app->model.message[0] = '\0';
+    tui_armed_drop(&app->model, app->link, "read-only; :readonly again to drive");
     app->model.readonly = true;
     app->link->ops->lease(app->link, false);
-    tui_say(&app->model, TUI_NORMAL, "read-only; :readonly again to drive");
+    if (!app->model.message[0])
+        tui_say(&app->model, TUI_NORMAL, "read-only; :readonly again to drive");
     return TUI_DO_REFRESH;
 }
 
@@ -137,7 +139,9 @@ static unsigned run_command(struct tui_app *app, const char *line)
         say_unread(m, err, line);
         return 0;
     }
-    if (!tui_model_may_change(m, why, sizeof why)) {
+    /* A replay can be held as well as a run. */
+    bool holds = cmd.kind == BST_COMMAND_PAUSE || cmd.kind == BST_COMMAND_RESUME;
+    if (!(m->fixed[0] && holds) && !tui_model_may_change(m, why, sizeof why)) {
         tui_say(m, TUI_WARN, "%s", why);
         return 0;
     }

@@ -317,8 +317,16 @@ static enum tui_link_state fake_state(const struct tui_link *l)
 
 static const char *fake_why(const struct tui_link *l)
 {
-    return ((const struct fake *)l)->kind == FAKE_LOST
-               ? "no trainer at runs/quickstart-1 (pid 4711)"
+    enum fake_kind kind = ((const struct fake *)l)->kind;
+    return kind == FAKE_LOST     ? "no trainer at runs/quickstart-1 (pid 4711)"
+           : kind == FAKE_REPLAY ? "replay x10"
+                                 : "";
+}
+
+static const char *fake_fixed(const struct tui_link *l)
+{
+    return ((const struct fake *)l)->kind == FAKE_REPLAY
+               ? "this is the replay of a run: nothing can be changed"
                : "";
 }
 
@@ -476,8 +484,18 @@ static void answer(struct fake *f, const char *text, bool dry)
         snprintf(r->kept[1].new_value, sizeof r->kept[1].new_value, "fixed at the start");
         r->n_kept = 2;
         r->n_curve = fill_curve(r->curve_samples, r->curve_rate, 0.4, 10 * EPOCH - 1);
+    } else if (cmd.kind == BST_COMMAND_WARMUP && f->kind == FAKE_EARLY) {
+        change(r, "warmup", "60000sa (1.000ep)", "66000sa (1.100ep)");
+        r->notes[r->n_notes++] = 807;
+        r->n_curve = fill_curve(r->curve_samples, r->curve_rate, f->peak, 1.1 * EPOCH);
+        r->rate_before = is(rate_at((double)f->status.samples, f->peak, EPOCH));
+        r->rate_after = is(rate_at((double)f->status.samples, f->peak, 1.1 * EPOCH));
     } else if (cmd.kind == BST_COMMAND_WARMUP) {
         refuse(r, "BST-230", "the warm-up is over");
+    } else if (cmd.kind == BST_COMMAND_TRIAL) {
+        snprintf(r->text, sizeof r->text,
+                 "%s: the change is better: loss 0.290 to 0.282, -0.008 (-0.011…-0.005)",
+                 cmd.tried);
     } else {
         snprintf(r->text, sizeof r->text, "%s done", text);
     }
@@ -530,6 +548,7 @@ static const struct tui_link_ops fake_ops = {
     .fd = fake_fd,
     .state = fake_state,
     .why = fake_why,
+    .fixed = fake_fixed,
     .ended = fake_ended,
     .refresh = fake_refresh,
     .next = fake_next,
@@ -547,8 +566,9 @@ static const struct tui_link_ops fake_ops = {
 
 int fake_kind_by_name(const char *name)
 {
-    static const char *const names[] = {"usual",  "empty", "diverged", "many",   "other", "lost",
-                                        "moving", "slow",  "ended",    "tokens", "taken"};
+    static const char *const names[] = {"usual", "empty",  "diverged", "many",  "other",
+                                        "lost",  "moving", "slow",     "ended", "tokens",
+                                        "taken", "replay", "early"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (!strcmp(name, names[i]))
             return i;
@@ -564,13 +584,16 @@ struct tui_link *fake_open(enum fake_kind kind)
     f->peak = is_noam ? 0.002 : 0.1;
     f->noise = 1;
     f->has_lease = kind != FAKE_OTHER;
-    make_history(f, kind == FAKE_EMPTY ? 0 : kind == FAKE_ENDED ? MOST : 800);
+    make_history(f, kind == FAKE_EMPTY   ? 0
+                    : kind == FAKE_EARLY ? 117
+                    : kind == FAKE_ENDED ? MOST
+                                         : 800);
     make_status(f);
     if (kind == FAKE_ENDED) {
         f->status.phase = BST_PHASE_DONE;
         f->status.eta_seconds.valid = f->status.samples_per_sec.valid = false;
     }
-    if (kind != FAKE_EMPTY) {
+    if (kind != FAKE_EMPTY && kind != FAKE_EARLY) {
         uint64_t update = f->status.update;
         f->status.update = 402;
         f->status.samples = 402 * BATCH;

@@ -17,6 +17,8 @@ enum fake_kind {
     FAKE_ENDED,    /* done, its trainer gone since yesterday */
     FAKE_TOKENS,   /* a language model's run, its batch counted in tokens, under noam */
     FAKE_TAKEN,    /* after each proposal another console takes the lease, and advice comes */
+    FAKE_REPLAY,   /* of a recording: nothing can be changed */
+    FAKE_EARLY,    /* half an epoch, in a warm-up of one of ten epochs */
 };
 
 struct tui_link *fake_open(enum fake_kind kind);
