@@ -255,11 +255,12 @@ void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int 
     struct bst_sweep_row *large = most(s, size_of);
     if (!best || !fast)
         return;
-    best->accurate = fast->fastest = true;
+    fast->fastest = true;
     if (large)
         large->largest = true;
     compare_speed(s, fast, all);
     mark_choice(s, best, all);
+    best->accurate = !s->vague;
     s->target_used = isnan(s->target) ? best->accuracy - TARGET_UNDER_BEST : s->target;
     find_target(s, all);
 }

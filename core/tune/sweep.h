@@ -63,7 +63,7 @@ struct bst_sweep {
     double target; /* accuracy; NaN: one point under the most accurate row */
     double delta_used, target_used; /* results; delta_used: the widest of a row within its own */
     bool told_apart;                /* some row's epoch is longer than the fastest's */
-    bool vague; /* no choice: too much is open of the most accurate; delta_used is NaN */
+    bool vague; /* neither choice nor most accurate: too much is open of it; delta_used is NaN */
     struct bst_sweep_row rows[BST_SWEEP_BATCHES];
     int n_rows;
 };

@@ -39,7 +39,7 @@ def runs_all_and_says_so():
         rows = table(p)["rows"]
         check([r["batch"] for r in rows] == [16, 64] and all(r["runs"] == 2 for r in rows), f"{rows}")
         # So few images may leave the accuracy open.
-        check(sum(r["choice"] for r in rows) == (0 if "choice: unknown" in out else 1), out)
+        check(sum(r["choice"] for r in rows) == (0 if "choice and most accurate: unknown" in out else 1), out)
         check(sum(r["fastest"] and r["as_fast"] for r in rows) == 1, f"{rows}")
         check(rows[1]["memory_planned_bytes"] > 2 * rows[0]["memory_planned_bytes"], "memory of another batch")
         for row in rows:

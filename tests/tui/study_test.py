@@ -61,7 +61,8 @@ def side_by_side():
         t.wait(lambda: "✓ complete" in t.text() and t.text().count("1/1") == 2, "both runs done", 60)
         rows = [line for line in t.text().splitlines() if re.match(r"^ *[▸ ][ab] +\d", line)]
         assert [r.split()[:3] for r in rows] == [["a", "16", "1/1"], ["b", "64", "1/1"]], f"{rows}"
-        assert sum("choice" in r for r in rows) == 1, f"{rows}"
+        # Accuracies over 64 samples are known to a dozen points: no batch is marked as better than the other.
+        assert not any("choice" in r or "accurate" in r for r in rows) and sum("fastest" in r for r in rows) == 1, f"{rows}"
         assert "accuracy % over epochs" in t.text() and "over training time" in t.text()
         t.send("\x1bOB")
         t.expect("▸a")
@@ -80,7 +81,7 @@ def side_by_side():
         t.send("q")
         assert t.wait_end() == 0
         # What the sweep came to stays on the terminal.
-        assert "choice: the shortest epoch" in t.text(), t.text()
+        assert "choice and most accurate: unknown" in t.text(), t.text()
         t.close()
 
 
