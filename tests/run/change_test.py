@@ -383,13 +383,13 @@ def the_words_give_the_rate_in_force():
             rc, reply = r.ctl(*dry, "lr", "x0.5")
             before, after = (reply["schedule"][k] for k in ("learning_rate_before", "learning_rate"))
             check(rc == 0 and near(after, before / 2) and 0.9 * last < before < last < 0.0124, f"{reply} {last}")
-            check(f"rate {before:.5g} → {after:.5g} (peak 0.0125 → 0.00625)" in reply["text"], reply["text"])
+            check(f"rate {before:.4g} → {after:.4g} (peak 0.0125 → 0.00625)" in reply["text"], reply["text"])
         check(r.journal()[-1]["text"] in reply["text"], "the journal has other words")
         rc, reply = r.ctl("decay", "constant")
         before, after = (reply["schedule"][k] for k in ("learning_rate_before", "learning_rate"))
-        check(near(after, 0.00625) and f"rate {before:.5g} → 0.00625" in reply["text"], reply["text"])
+        check(near(after, 0.00625) and f"rate {before:.4g} → 0.00625" in reply["text"], reply["text"])
         rc, reply = r.ctl("undo")
-        check(f"rate 0.00625 → {before:.5g}" in reply["text"], reply["text"])
+        check(f"rate 0.00625 → {before:.4g}" in reply["text"], reply["text"])
 
 
 def a_batch_far_off_is_remarked_on():
