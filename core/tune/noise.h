@@ -32,7 +32,7 @@ struct bst_noise_block { /* weighted sums */
 };
 
 struct bst_noise {
-    double keep;                                     /* of a weight from one pair to the next */
+    double keep;                                     /* of a weight from one update to the next */
     struct bst_noise_block blocks[BST_NOISE_BLOCKS]; /* oldest first */
     int n_blocks;                                    /* the last one may be growing */
     int n_newest;                                    /* pairs in it */
@@ -64,8 +64,9 @@ struct bst_noise_answer {
 
 /* `span` ≥ 1: updates after which a pair weighs 1/e. */
 void bst_noise_init(struct bst_noise *n, double span);
-/* True when a block was completed, which is when a new answer is worth its cost. A pair that says
- * nothing is left out. */
+/* Once an update. True when a block was completed, which is when a new answer is worth its cost. Of
+ * a pair that says nothing, as that of an update without parts, only the time counts: those before
+ * it are of weights that are gone. */
 bool bst_noise_add(struct bst_noise *n, const struct bst_noise_pair *p);
 /* Costs some 10⁴ random numbers; the same averages give the same interval. */
 void bst_noise_ask(const struct bst_noise *n, struct bst_noise_answer *out);

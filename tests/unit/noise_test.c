@@ -127,6 +127,31 @@ static void averages_are_exponential(void **state)
     near_rel(a.scale, trace / grad_sq, 1e-9);
 }
 
+/* A run that had no parts for long has none of what it knew left when it has them again. */
+static void what_is_old_is_no_answer(void **state)
+{
+    (void)state;
+    static const struct bst_noise_pair none = {0};
+    struct bst_noise n;
+    struct bst_noise_answer a;
+    bst_noise_init(&n, BST_NOISE_SPAN);
+    for (int i = 0; i < 600; i++)
+        bst_noise_add(&n, &(struct bst_noise_pair){1, 101, 2, 51}); /* 1, 100 */
+    for (int i = 0; i < 4000; i++)
+        assert_false(bst_noise_add(&n, &none));
+    bst_noise_ask(&n, &a);
+    assert_int_equal(a.state, BST_NOISE_KNOWN);
+    near_rel(a.scale, 100, 1e-9);
+    for (int i = 0; i < 96; i++) {
+        bst_noise_add(&n, &(struct bst_noise_pair){1, 11, 2, 6}); /* 1, 10 */
+        bst_noise_ask(&n, &a);
+        assert_int_equal(a.state, i < 48 ? BST_NOISE_FEW : BST_NOISE_KNOWN);
+    }
+    near_rel(a.scale, 10, 1e-4);
+    near_rel(a.high, 10, 1e-4);
+    assert_int_equal(a.n_pairs, 696);
+}
+
 /* ½ Σ hᵢ wᵢ², every sample's gradient with its own normal noise: what SGD sees on its way down is
  * known exactly. Curvatures and noises span a factor of ten, so that few directions carry most. */
 enum { DIM = 16 };
@@ -221,8 +246,13 @@ static void interval_covers_the_truth(void **state)
         {2, 64, false}, /* a batch split in two */
         {8, 32, false}, /* accumulation */
     };
+    int few = 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         int covered, answered, narrow;
+        /* Nine blocks: their own spread is known badly, which has to show. */
+        cover(ways[i].parts, ways[i].b, ways[i].all, 72, &covered, &answered, &narrow);
+        print_message("after 72 updates: covered %d\n", covered);
+        few += covered;
         cover(ways[i].parts, ways[i].b, ways[i].all, 500, &covered, &answered, &narrow);
         print_message("%d × %g, %s measured: covered %d, answered %d, narrow %d of 200\n",
                       ways[i].parts, ways[i].b, ways[i].all ? "all" : "the first", covered,
@@ -231,6 +261,7 @@ static void interval_covers_the_truth(void **state)
         assert_true(answered >= 160);
         assert_true(narrow >= 160);
     }
+    assert_true(few >= 740); /* of 800; plain percentiles come to 710 */
 }
 
 /* Noise alone: an answer would be one that nothing stands behind. */
@@ -265,6 +296,7 @@ int main(void)
         cmocka_unit_test(what_says_nothing_is_left_out),
         cmocka_unit_test(ratio_of_averages),
         cmocka_unit_test(averages_are_exponential),
+        cmocka_unit_test(what_is_old_is_no_answer),
         cmocka_unit_test(interval_covers_the_truth),
         cmocka_unit_test(pure_noise_is_unknown),
     };
