@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <math.h>
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
@@ -158,7 +159,7 @@ void bst_trial_describe(const struct bst_trial_result *r, struct bst_sb *out)
 {
     const struct bst_trial_answer *a = &r->answer;
     bst_sb_addf(out, "%s", bst_trial_verdict_text(a->verdict));
-    if (a->verdict != BST_TRIAL_DIVERGED)
+    if (isfinite(a->difference))
         bst_sb_addf(out, ": loss %.4f without, %.4f with, difference %+.4f (%+.4f … %+.4f)",
                     a->loss[0], a->loss[1], a->difference, a->low, a->high);
     bst_sb_addf(

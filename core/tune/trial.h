@@ -17,7 +17,9 @@ enum {
     X(EQUAL, "no difference that can be told")                                                     \
     X(BETTER, "the change is better")                                                              \
     X(WORSE, "the change is worse")                                                                \
-    X(DIVERGED, "with the change the loss is not finite")
+    X(DIVERGED, "with the change the loss is not finite")                                          \
+    X(RESCUED, "without the change the loss is not finite")                                        \
+    X(BOTH_DIVERGED, "the loss is not finite, with the change or without it")
 
 enum bst_trial_verdict {
 #define X(name, text) BST_TRIAL_##name,
