@@ -15,13 +15,18 @@ struct arm {
     double seconds;
 };
 
+static bool is_lost(const struct bst_update_result *res)
+{
+    return res->nonfinite && !res->overflowed;
+}
+
 static void add(struct arm *a, uint64_t samples, const struct bst_update_result *res)
 {
     if (a->n == a->room) {
         a->room = a->room ? 2 * a->room : 256;
         a->updates = bst_xrealloc(a->updates, (size_t)a->room, sizeof *a->updates);
     }
-    a->updates[a->n++] = (struct bst_trial_update){samples, res->nonfinite ? NAN : res->loss};
+    a->updates[a->n++] = (struct bst_trial_update){samples, is_lost(res) ? NAN : res->loss};
     a->seconds += res->seconds;
 }
 
@@ -44,7 +49,7 @@ static enum bst_err train(const struct bst_find *f, const struct bst_trial_cfg *
         bst_find_say(f, "%s the change: update %d, loss %.4f, %.0f %% of the samples", a->name,
                      a->n, res.loss,
                      100.0 * (double)(at - cfg->samples) / (double)(end - cfg->samples));
-        if (res.nonfinite)
+        if (is_lost(&res))
             return BST_OK;
     }
     return BST_OK;

@@ -228,6 +228,7 @@ static void report(const struct bst_trainer *t, const struct sent *s, struct bst
     out->clipped = c->clipped;
     out->nonfinite = c->skipped || !isfinite(out->loss);
     const int bad = culprit(c, out->loss);
+    out->overflowed = c->skipped && bad >= 0 && isfinite(out->loss) && c->loss_scale > 1;
     if (bad >= 0)
         out->first_nonfinite = t->ranks[0].params->slots[bad].name;
     out->loss_scale = c->loss_scale;

@@ -83,7 +83,8 @@ struct bst_update_result {
     double exact;     /* 0…1 of the samples: every target right; NaN where they are no answers */
     double grad_norm; /* before clipping, of the averaged gradient */
     bool nonfinite, skipped, clipped;
-    bool alone; /* the losses are rank 0's: another rank failed, and did not say its own */
+    bool overflowed; /* skipped for a loss scale that was too large, which is halved: no fault */
+    bool alone;      /* the losses are rank 0's: another rank failed, and did not say its own */
     /* Name of the parameter whose gradient went non-finite before the others', or NULL. Backward
      * runs from the loss to the images, so behind a finite loss it is the one nearest to it. */
     const char *first_nonfinite;

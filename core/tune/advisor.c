@@ -31,6 +31,9 @@ static void forget(struct bst_advisor *a)
     a->unequal = a->layer_small = a->layer_large = 0;
     a->noise.state = BST_NOISE_OFF;
     a->evals_without_best = 0;
+    /* Else a cut of the rate would be asked for again by what it was made for. */
+    a->n_nonfinite = 0;
+    memset(a->nonfinite, 0, sizeof a->nonfinite);
     memset(a->row, 0, sizeof a->row);
     memset(a->said, 0, sizeof a->said);
 }

@@ -125,6 +125,7 @@ static void check_ranks(int ranks)
         r = poisoned(t, i++, params[k], (k + ranks - 1) % ranks, k == 1 ? NAN : INFINITY);
         char *after = weights(t, &n[1]);
         assert_true(r.skipped && r.nonfinite && r.loss_scale == scale && r.lr_used == 0);
+        assert_true(r.overflowed);
         assert_non_null(r.first_nonfinite);
         assert_string_equal(r.first_nonfinite, params[k]);
         assert_int_equal(n[0], n[1]);

@@ -310,6 +310,18 @@ static void nonfinite_repeated(void **state)
     step(&r, NAN, 1);
     assert_non_null(strstr(r.a.given[0].why, "layer2.0.bn1.weight"));
     assert_only(&r, BST_DIAG_NONFINITE_REPEATED, "lr *0.5");
+    /* The rate was cut for those two; only new ones ask for more, though they are of late. */
+    struct bst_advice_settings set = usual();
+    set.peak = 0.05;
+    bst_advisor_settings(&r.a, &set);
+    for (int i = 0; i < 60; i++) {
+        r.u.nonfinite = i == 40;
+        step(&r, r.u.nonfinite ? NAN : 0.5, 1);
+    }
+    assert_none(&r);
+    r.u.nonfinite = true;
+    step(&r, NAN, 1);
+    assert_only(&r, BST_DIAG_NONFINITE_REPEATED, "lr *0.5");
 }
 
 static void settings_that_ask_for_it(void **state)
