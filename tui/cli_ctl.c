@@ -27,13 +27,14 @@ enum bst_client_event tui_wait_for(struct bst_client *client, enum bst_client_ev
     }
 }
 
-static void print_reply(const struct tui_call *c, const struct bst_reply *r)
+/* Whose it is stands first: who left the name out has to see which run was meant. */
+static void print_reply(const struct tui_call *c, const char *run, const struct bst_reply *r)
 {
     char memory[2 * TUI_NUM];
     FILE *to = r->ok ? c->out : c->err;
     char text[sizeof r->text + 40];
     bool dated = !strcmp(r->outcome, "applied") || !strcmp(r->outcome, "proposed");
-    int at = fprintf(to, "%s%s%s: ", r->outcome, r->code[0] ? " " : "", r->code);
+    int at = fprintf(to, "%s: %s%s%s: ", run, r->outcome, r->code[0] ? " " : "", r->code);
     int n = snprintf(text, sizeof text, "%s", r->text);
     if (dated)
         snprintf(text + n, sizeof text - (size_t)n, " (update %llu)",
@@ -116,15 +117,17 @@ static void say_status(struct asking *a, const struct bst_status *s)
     char flight[120];
     if (!is_urgent(a->kind) && !a->flight_said && tui_in_flight(s, flight, sizeof flight)) {
         a->flight_said = true;
-        fprintf(a->c->err, "bstune %s: queued; %s\n", word, flight);
+        tui_print(a->c->err, "bstune %s: %s: queued; %s\n", word, bst_client_run(a->client),
+                  flight);
     }
     if (s->phase != BST_PHASE_SEARCHING || is_urgent(a->kind))
         return;
     if (!s->you_search && !a->waits_said) {
         a->waits_said = true;
-        fprintf(a->c->err,
-                "bstune %s: waits for the search that is on (%s); `bstune ctl cancel` ends it\n",
-                word, s->search[0] ? s->search : "it has just begun");
+        tui_print(a->c->err,
+                  "bstune %s: %s: waits for the search that is on (%s); `bstune ctl %s cancel` "
+                  "ends it\n",
+                  word, s->run, s->search[0] ? s->search : "it has just begun", s->run);
     } else if (s->you_search && s->search[0] && !a->cancelled && isatty(STDERR_FILENO)) {
         fprintf(a->c->err, "\r%-78.78s", s->search);
         a->shows = true;
@@ -161,14 +164,15 @@ static int print_answer(struct asking *a, bool come)
     const struct bst_reply *r = bst_client_reply(a->client);
     clear_progress(a);
     if (!come) {
-        (void)bst_fail(BST_E_STATE, a->not_begun ? "given up before it began; the run is as it was"
-                                                 : "the trainer went away before it answered");
+        (void)bst_fail(BST_E_STATE, "%s: %s", bst_client_run(a->client),
+                       a->not_begun ? "given up before it began; the run is as it was"
+                                    : "the trainer went away before it answered");
         return tui_fail(c, TUI_EXIT_FAILED);
     }
     if (tui_given(c, TUI_OPTION_JSON))
         fprintf(c->out, "%s\n", bst_client_reply_json(a->client));
     else
-        print_reply(c, r);
+        print_reply(c, bst_client_run(a->client), r);
     return r->ok ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
 }
 
@@ -263,7 +267,7 @@ int tui_run_and_command(const struct tui_call *c, char dir[512], char text[256])
             return tui_usage(c, "a command is at most 255 bytes");
     }
     const char *run = first ? c->cli->operands[0] : NULL;
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, dir);
+    enum bst_err err = bst_run_find_live(BST_RUNS_ROOT, run, dir);
     if (err)
         return say_no_run(c, err, run);
     return bst_command_parse(text, &cmd) ? say_bad_command(c, c->cli->operands[first])
@@ -308,7 +312,7 @@ int tui_verb_ctl(const struct tui_call *c)
 int tui_verb_stop(const struct tui_call *c)
 {
     char dir[512];
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
+    enum bst_err err = bst_run_find_live(BST_RUNS_ROOT, tui_run_operand(c), dir);
     if (err)
         return tui_fail(c, tui_code_of(err));
     int code = tui_give_command(c, dir, "stop");

@@ -201,7 +201,7 @@ int tui_verb_export(const struct tui_call *c)
     if (refused)
         return refused;
     bst_sb_init(&e.text, SHEET_MAX);
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), e.dir);
+    enum bst_err err = tui_find_run(c, e.dir);
     if (!err)
         err = bst_run_info_read(e.dir, &e.info);
     if (!err)

@@ -88,7 +88,7 @@ int tui_verb_journal(const struct tui_call *c)
     int code = tui_check_new(c, TUI_OPTION_EXPORT_PRESET);
     if (code)
         return code;
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
+    enum bst_err err = tui_find_run(c, dir);
     if (!err) {
         err = open_journal(dir, path, &j);
     }

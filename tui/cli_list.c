@@ -48,8 +48,11 @@ int tui_verb_list(const struct tui_call *c)
             char when[32] = "start not known     ";
             if (list[i].started > 0)
                 bst_clock_iso(list[i].started, when);
-            tui_print(c->out, "%-*s %-10s %s  %s  pid %d on %s\n", widest, list[i].name,
-                      list[i].state, when, list[i].preset, list[i].pid, list[i].host);
+            /* Another folder's may bear the name of one of this folder's. */
+            bool here = bst_run_is_here(BST_RUNS_ROOT, list[i].dir);
+            tui_print(c->out, "%-*s %-10s %s  %s  pid %d on %s%s%s\n", widest, list[i].name,
+                      list[i].state, when, list[i].preset, list[i].pid, list[i].host,
+                      here ? "" : "  ", here ? "" : list[i].dir);
         }
         if (!n)
             fprintf(c->err, "no run under %s/, and none lives on this machine\n", BST_RUNS_ROOT);

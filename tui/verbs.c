@@ -6,6 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/run/preset.h"
+#include "core/run/run_dir.h"
 
 enum { TEXT_CAP = 64 << 10 };
 
@@ -22,6 +23,15 @@ const char *tui_value(const struct tui_call *c, enum tui_option o)
 const char *tui_run_operand(const struct tui_call *c)
 {
     return c->cli->n_operands ? c->cli->operands[0] : NULL;
+}
+
+enum bst_err tui_find_run(const struct tui_call *c, char dir[512])
+{
+    const char *run = tui_run_operand(c);
+    BST_TRY(bst_run_find(BST_RUNS_ROOT, run, dir));
+    if (!run && !bst_run_is_here(BST_RUNS_ROOT, dir))
+        tui_print(c->err, "bstune %s: of %s\n", tui_verb_at(c->cli->verb)->word, dir);
+    return BST_OK;
 }
 
 /* Whoever asked for JSON gets it of a refusal too, in the form that `ctl --json` answers in. A

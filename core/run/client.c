@@ -34,6 +34,7 @@ struct bst_client {
     struct bst_sb out; /* what the socket would not take yet */
     bool gone;
     struct bst_status status;
+    char run[80], dir[512]; /* as the trainer called itself */
     struct bst_reply reply;
     char *reply_json;
     char note[512];
@@ -232,15 +233,31 @@ static enum bst_client_event take_event(struct bst_client *c, const json_t *o)
     return BST_CLIENT_NOTE;
 }
 
+/* The answer as it came, and before it whose it is. */
+static void keep_json(struct bst_client *c, const char *line, size_t n)
+{
+    struct bst_sb sb;
+    struct bst_json j;
+    bst_sb_init(&sb, BST_WIRE_REPLY_MAX + 8192);
+    bst_json_init(&j, &sb);
+    bst_json_open(&j, NULL, '{');
+    bst_json_str(&j, "run", c->run);
+    bst_json_str(&j, "dir", c->dir);
+    bst_sb_addc(&sb, ',');
+    const char *inside = memchr(line, '{', n);
+    bst_sb_add(&sb, inside ? inside + 1 : "}");
+    bst_free(c->reply_json);
+    c->reply_json = bst_xstrdup(sb.full ? line : sb.data);
+    bst_sb_fini(&sb);
+}
+
 static enum bst_client_event take_line(struct bst_client *c, const char *line, size_t n)
 {
     enum bst_client_event event = BST_CLIENT_NOTHING;
     json_t *o = json_loadb(line, n, 0, NULL);
     const char *re = bst_json_text(o, "re");
-    if (!strcmp(re, "command") || !strcmp(re, "error")) {
-        bst_free(c->reply_json);
-        c->reply_json = bst_xstrdup(line);
-    }
+    if (!strcmp(re, "command") || !strcmp(re, "error"))
+        keep_json(c, line, n);
     if (!strcmp(re, "status")) {
         bst_status_read(json_object_get(o, "status"), &c->status);
         bst_copy_text(c->holder, sizeof c->holder, c->status.lease);
@@ -294,6 +311,8 @@ static enum bst_err wait_hello(struct bst_client *c)
             bool hello = !strcmp(bst_json_text(o, "re"), "hello");
             char why[200];
             bst_copy_clean(why, sizeof why, bst_json_text(o, "text"));
+            bst_copy_clean(c->run, sizeof c->run, bst_json_text(o, "run"));
+            bst_copy_clean(c->dir, sizeof c->dir, bst_json_text(o, "dir"));
             json_decref(o);
             return hello ? BST_OK : bst_fail(BST_E_DENIED, "the trainer refused: %s", why);
         }
@@ -431,6 +450,11 @@ const struct bst_reply *bst_client_reply(const struct bst_client *c)
 const char *bst_client_reply_json(const struct bst_client *c)
 {
     return c->reply_json ? c->reply_json : "{}";
+}
+
+const char *bst_client_run(const struct bst_client *c)
+{
+    return c->run;
 }
 
 const char *bst_client_note(const struct bst_client *c)

@@ -73,7 +73,9 @@ uint64_t bst_client_lease(struct bst_client *c, bool take);
 enum bst_client_event bst_client_next(struct bst_client *c);
 const struct bst_status *bst_client_status(const struct bst_client *c); /* the last; borrowed */
 const struct bst_reply *bst_client_reply(const struct bst_client *c);   /* the last; borrowed */
-const char *bst_client_reply_json(const struct bst_client *c); /* the same as JSON; borrowed */
+/* The same as JSON, with "run" and "dir", the run that answered, first; borrowed. */
+const char *bst_client_reply_json(const struct bst_client *c);
+const char *bst_client_run(const struct bst_client *c); /* its name; borrowed */
 const char *bst_client_note(const struct bst_client *c);
 const char *bst_client_lease_holder(const struct bst_client *c);
 bool bst_client_has_lease(const struct bst_client *c);

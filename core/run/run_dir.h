@@ -61,6 +61,12 @@ void bst_run_unregister(const struct bst_run_info *info);
  * NULL, the only one that lives (else the only one there is). BST_E_NOTFOUND says which there are.
  */
 BST_MUST_USE enum bst_err bst_run_find(const char *root, const char *what, char dir[512]);
+/* The same for whoever is going to change it: unnamed, it is the only one that lives, and only
+ * where that is one of this folder. Another's is named in the text of BST_E_NOTFOUND. */
+BST_MUST_USE enum bst_err bst_run_find_live(const char *root, const char *what, char dir[512]);
+/* The run in `dir`, a full path, is one of this folder: somewhere under root, right in the folder
+ * where this process is, or around it. */
+bool bst_run_is_here(const char *root, const char *dir);
 /* Those under root and those that live on this machine, newest first; freed with bst_free. */
 BST_MUST_USE enum bst_err bst_run_list(const char *root, struct bst_run_info **out, int *n);
 

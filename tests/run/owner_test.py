@@ -2,7 +2,7 @@
 """One owner a run folder, whatever starts at once; names and folders of runs."""
 import json
 
-from bst import BSTUNE, Place, check, main, signal, subprocess_many, until
+from bst import BSTUNE, TINY, Place, Run, check, main, signal, subprocess_many, until
 
 
 def fifty_starters_one_winner():
@@ -74,7 +74,41 @@ def a_run_is_found_from_anywhere():
         for which in ((), ("far",)):
             rc, out, err = p.cli("status", "--json", *which)
             check(rc == 0 and json.loads(out)["run"] == "far", f"{which}: {err}")
-        check(p.cli("stop")[0] == 0, "stop")
+        # What changes a run does not take another folder's unless it is named, and says which there is.
+        for args in (("stop",), ("ctl", "batch", "+20%"), ("ctl", "-n", "lr", "x2"), ("trial", "lr", "x2"), ("stop", "--json")):
+            rc, out, err = p.cli(*args)
+            check(rc == 4 and f"elsewhere far ({r.dir}) is" in err, f"{args}: {rc} {out}{err}")
+        check(json.loads(out)["outcome"] == "refused", out)
+        check(r.journal() == [] and r.process.poll() is None, "another folder's run was changed")
+        rc, out, err = p.cli("journal")
+        check(rc == 0 and str(r.dir) in err, f"whose journal it is: {err}")
+        check(str(r.dir) in p.cli("list")[1], "where it is")
+        rc, out, err = p.cli("ctl", "far", "lr", "x0.5")
+        check(rc == 0 and out.startswith("far: applied: "), f"{rc} {out}{err}")
+        rc, out, err = p.cli("ctl", "far", "batch", "=100000000")
+        check(rc == 1 and err.startswith("far: refused BST-203: "), f"{rc} {out}{err}")
+        # In its folder, and in the one around it, it is meant; the answer says which it was.
+        for there in (r.dir, home, r.dir / "checkpoints"):
+            p.path = there
+            there.mkdir(exist_ok=True)
+            rc, out, err = p.cli("ctl", "--json", "lr", "x0.9")
+            o = json.loads(out)
+            check(rc == 0 and (o["run"], o["dir"], o["outcome"]) == ("far", str(r.dir), "applied"), f"{there}: {rc} {out}{err}")
+        # A second one that bears its name: the name is no longer enough, nor is none.
+        p.path = home / "else"
+        other = Run(p, "far", (), False, {**TINY, "max_epochs": 4000, "eval_interval": "never"})
+        other.wait_update(2)
+        p.path = home / "third"
+        p.path.mkdir()
+        rc, out, err = p.cli("stop", "far")
+        check(rc == 4 and str(r.dir) in err and str(other.dir) in err, f"{rc} {out}{err}")
+        p.path = home
+        rc, out, err = p.cli("stop")
+        check(rc == 4 and "2 runs are live, say which: " in err and f"far ({other.dir})" in err and f"far ({r.dir})" not in err, f"{rc} {err}")
+        check(p.cli("stop", other.dir)[1].startswith("far: done: "), "the other's stop")
+        other.end()
+        rc, out, err = p.cli("stop")
+        check(rc == 0 and out.startswith("far: done: stopped at update "), f"{rc} {out}{err}")
         r.end()
         check(json.loads(p.cli("list", "--json")[1]) == [], "still listed after its end")
         p.path = home
