@@ -190,8 +190,9 @@ void tui_advice_draw(const struct tui_model *m, struct tui_area a)
 {
     const struct bst_status *s = &m->status;
     char why[300];
-    struct tui_area in = tui_dialog(a, 100, a.h > 26 ? 26 : a.h,
-                                    tui_model_may_change(m, why, sizeof why)
+    int rows = !s->n_advice ? 5 : 26;
+    struct tui_area in = tui_dialog(a, 100, a.h > rows ? rows : a.h,
+                                    s->n_advice && tui_model_may_change(m, why, sizeof why)
                                         ? " Advice: Enter arms its change, Esc closes "
                                         : " Advice: Esc closes ");
     if (!s->n_advice) {

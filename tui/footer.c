@@ -94,7 +94,10 @@ static void draw_overlay_keys(const struct tui_model *m, struct tui_area a)
     else if (m->view.overlay == TUI_OVERLAY_OPTIONS)
         put_pairs(a, set, 3);
     else if (m->view.overlay == TUI_OVERLAY_PRESETS || m->view.overlay == TUI_OVERLAY_ADVICE)
-        put_pairs(a, pick, tui_model_may_change(m, why, sizeof why) ? 3 : 2);
+        put_pairs(a, pick,
+                  m->view.overlay == TUI_OVERLAY_ADVICE && !m->status.n_advice ? 1
+                  : tui_model_may_change(m, why, sizeof why)                   ? 3
+                                                                               : 2);
     else
         put_pairs(a, read, 4);
 }

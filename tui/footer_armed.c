@@ -52,6 +52,14 @@ static void add_notes(struct bst_sb *out, const struct bst_reply *r)
         bst_sb_addf(out, "  BST-%d %s", r->notes[i], bst_diag_find(r->notes[i])->title);
 }
 
+static void add_waiting(struct bst_sb *out, const struct tui_armed *a)
+{
+    char text[TUI_TEXT];
+    tui_armed_waiting(a, text, sizeof text);
+    if (text[0])
+        bst_sb_addf(out, "  then %s", text);
+}
+
 static void add_proposal(const struct tui_model *m, struct bst_sb *out)
 {
     const struct tui_armed *a = &m->armed;
@@ -69,11 +77,13 @@ static void add_proposal(const struct tui_model *m, struct bst_sb *out)
     add_rate(out, r);
     if (!r->n_changes)
         bst_sb_addf(out, "%s%s: %s", gap, a->wish.text, r->text[0] ? r->text : "changes nothing");
+    add_notes(out, r);
+    add_waiting(out, a);
+    /* Last, as what may be cut. */
     if (r->memory_planned.valid) {
         tui_of_bytes(r->memory_planned, r->memory_limit, memory);
         bst_sb_addf(out, "  memory %s", memory);
     }
-    add_notes(out, r);
 }
 
 static void armed_text(const struct tui_model *m, struct bst_sb *out)
@@ -95,10 +105,9 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
         add_proposal(m, out);
         if (a->state == TUI_ARMED_APPLYING && waits)
             bst_sb_addf(out, "  queued; %s", flight);
+        return;
     }
-    tui_armed_waiting(a, text, sizeof text);
-    if (text[0])
-        bst_sb_addf(out, "  then %s", text);
+    add_waiting(out, a);
 }
 
 static void armed_keys(const struct tui_model *m, char *out, size_t room)
@@ -141,6 +150,15 @@ static void add_seconds(const struct tui_model *m, int free, char *keys, size_t 
         snprintf(keys + used, room - used, "  %.0f s", ceil(left));
 }
 
+static bool is_drawn_on(struct tui_area a)
+{
+    const struct tui_cell *row = &a.f->cells[a.y * a.f->w + a.x];
+    for (int x = 0; x < a.w; x++)
+        if (row[x].ch != L' ')
+            return true;
+    return false;
+}
+
 void tui_armed_draw(const struct tui_model *m, struct tui_area a)
 {
     struct bst_sb text;
@@ -157,8 +175,11 @@ void tui_armed_draw(const struct tui_model *m, struct tui_area a)
     tui_put_wrapped(a, 0, style, text.data);
     /* The keys stand whatever the text is; on the last row it gives way to them. */
     if (a.h > 1 || a.w - n_keys - 2 >= a.w / 3) {
-        tui_area_fill(tui_area_sub(a, a.w - n_keys - 2, a.h - 1, n_keys + 2, 1),
-                      style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
+        struct tui_area under = tui_area_sub(a, a.w - n_keys - 2, a.h - 1, n_keys + 2, 1);
+        bool covers = is_drawn_on(under);
+        tui_area_fill(under, style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
+        if (covers)
+            tui_cell_put(under, 0, 0, style, L'…');
         tui_put_right(a, a.w, a.h - 1, style, keys);
     }
     bst_sb_fini(&text);

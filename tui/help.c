@@ -14,13 +14,15 @@ struct line {
     bool heading;
 };
 
-enum { NOTES = 6 };
+enum { NOTES = 8 };
 
 static const char *const notes[NOTES] = {
     "A change is armed first: the footer shows what it comes to.",
     NULL, /* the keys that apply it and drop it */
+    "Another kind of change asked for meanwhile waits, and is armed next.",
     "Batch = per device × accumulation × devices; ≤ where parts differ by one.",
     "◆ evaluation   ! not finite   ▲ ▼ far above or below a layer's usual norm",
+    "║ in the schedule: what lies ahead of the other charts, at its own scale",
     "The run goes on whatever happens to this screen.",
     "With --mouse, hold Shift to select text.",
 };

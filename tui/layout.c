@@ -232,7 +232,7 @@ void tui_layout_make(const struct tui_layout_in *in, struct tui_layout *out)
         return;
     out->boxed = out->size >= TUI_SIZE_FULL;
     out->header_rows = 2;
-    out->footer_rows = clamp(in->footer_rows, 1, 3);
+    out->footer_rows = clamp(in->footer_rows, 1, in->h >= 20 ? 5 : 3);
     struct tui_rect room = {0, out->header_rows, in->w,
                             in->h - out->header_rows - out->footer_rows};
     int focus = clamp(in->focus, 0, TUI_N_PANES - 1);

@@ -97,32 +97,55 @@ static void usual_text(const struct bst_status_layer *l, const struct bst_health
     snprintf(out, TUI_NUM, "×%.28s", number);
 }
 
-/* "bert.encoder.layer.11.attention.self.key" where that is too long: parts from the front on are
- * cut to their first letter and what number they end in, "b.e.l.11.a.self.key", as many as it
- * takes. */
-static void shorten(const struct tui_frame *f, const char *name, int columns, struct bst_sb *out)
+/* Where the part ends, and how much of it stays: its first letter and what number it ends in. */
+static size_t part_of(const char *part, size_t *first, size_t *digits)
 {
-    int full = tui_columns(f, name);
-    for (const char *part = name; *part;) {
-        size_t n = strcspn(part, ".");
-        size_t digits = n, first = 1;
-        while (digits && part[digits - 1] >= '0' && part[digits - 1] <= '9')
-            digits--;
-        while (first < n && ((unsigned char)part[first] & 0xC0) == 0x80)
-            first++;
-        if (full <= columns || !part[n] || first >= digits) {
-            bst_sb_addn(out, part, n + (part[n] == '.'));
-        } else {
-            struct bst_sb cut;
-            bst_sb_init(&cut, 256);
-            bst_sb_addn(&cut, part + first, digits - first);
-            full -= tui_columns(f, cut.data);
-            bst_sb_fini(&cut);
-            bst_sb_addn(out, part, first);
-            bst_sb_addn(out, part + digits, n - digits + 1);
-        }
+    size_t n = strcspn(part, ".");
+    *digits = n;
+    *first = 1;
+    while (*digits && part[*digits - 1] >= '0' && part[*digits - 1] <= '9')
+        --*digits;
+    while (*first < n && ((unsigned char)part[*first] & 0xC0) == 0x80)
+        ++*first;
+    return n;
+}
+
+/* "bert.encoder.layer.11.attention.self.key" with its first `cut` parts shortened:
+ * "b.e.l.11.a.self.key" with five; the last part never is. */
+static void shorten(const char *name, int cut, struct bst_sb *out)
+{
+    size_t first, digits;
+    for (const char *part = name; *part; cut--) {
+        size_t n = part_of(part, &first, &digits);
+        bool whole = cut <= 0 || !part[n] || first >= digits;
+        bst_sb_addn(out, part, whole ? digits : first);
+        bst_sb_addn(out, part + digits, n - digits + (part[n] == '.'));
         part += n + (part[n] == '.');
     }
+}
+
+/* How many parts have to be shortened for every name that begins with the same one to have room: a
+ * module has one name in all its rows. */
+static int parts_to_cut(const struct tui_model *m, const char *of, struct tui_area a, int room)
+{
+    int cut = 0;
+    size_t root = strcspn(of, ".") + 1;
+    for (int i = 0; i < m->status.n_layers; i++) {
+        const char *name = m->status.layers[i].name;
+        if (strncmp(name, of, root))
+            continue;
+        int parts = 0;
+        for (const char *p = name; *p; p++)
+            parts += *p == '.';
+        for (bool fits = false; !fits && cut < parts; cut += !fits) {
+            struct bst_sb text;
+            bst_sb_init(&text, sizeof m->status.layers[0].name);
+            shorten(name, cut, &text);
+            fits = tui_columns(a.f, text.data) <= room;
+            bst_sb_fini(&text);
+        }
+    }
+    return cut;
 }
 
 static void draw_layer(const struct tui_model *m, int i, struct tui_area a, int y, bool wide)
@@ -136,7 +159,7 @@ static void draw_layer(const struct tui_model *m, int i, struct tui_area a, int 
     tui_cell_put(a, 0, y, style, mark);
     struct bst_sb brief;
     bst_sb_init(&brief, sizeof l->name);
-    shorten(a.f, l->name, name, &brief);
+    shorten(l->name, parts_to_cut(m, l->name, a, name), &brief);
     tui_put_cut(a, 2, y, name, TUI_NORMAL, brief.data);
     bst_sb_fini(&brief);
     int x = 2 + name;

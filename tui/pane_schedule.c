@@ -118,7 +118,7 @@ static void title(const struct tui_model *m, struct tui_area a)
         if (updates)
             tui_count(ceil(warmup), text);
         else
-            tui_num(warmup, 3, text);
+            snprintf(text, sizeof text, "%.3g", warmup);
         snprintf(length, sizeof length, "%s %s", text, updates ? "st" : "ep");
         x = tui_title_item(a, x, TUI_NORMAL,
                            s->samples < s->warmup_samples ? "warming up" : "┊ warm-up", length);
