@@ -150,9 +150,14 @@ static void tell(struct bst_session *s, const struct bst_advice *a)
     if (logs)
         return;
     show(s, a, code, text);
-    /* The newest stands: what it was worked out from is what there is now. */
-    if (s->preset.autopilot && a->change[0])
-        bst_copy_text(s->autopilot, sizeof s->autopilot, a->change);
+    if (!s->preset.autopilot || !a->change[0])
+        return;
+    /* The newest stands, since what it was worked out from is what there is now; of one update's
+     * the first, which is the worst: a clipping is no stand-in for a lower rate. */
+    if (s->autopilot[0] && s->autopilot_at == a->update)
+        return;
+    s->autopilot_at = a->update;
+    bst_copy_text(s->autopilot, sizeof s->autopilot, a->change);
 }
 
 static void tell_scores(struct bst_session *s)

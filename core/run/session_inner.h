@@ -142,6 +142,7 @@ struct bst_session {
     struct bst_advisor advisor;
     int n_scored;              /* pieces of advice whose outcome was told */
     char autopilot[48];        /* the command it is about to give; "": none */
+    uint64_t autopilot_at;     /* the update that it was advised after */
     const char *autopilot_why; /* its last one was not made; NULL: it was */
 };
 

@@ -8,6 +8,7 @@
 static const double early_epochs = 3;
 static const double block_part = 0.05; /* of an epoch */
 static const double block_least = 1024;
+static const double start_least = 256; /* the first ones: their loss is the start's */
 static const double warmup_least = 0.05, warmup_most = 0.10;
 static const double best_step = 0.002; /* accuracies closer than that are the same */
 static const double stall_before = 0.7, slow_before = 0.5; /* of the run: later it is its end */
@@ -371,10 +372,10 @@ struct rule {
 static const struct rule rules[BST_N_ADVICE_RULES] = {
     [BST_ADVICE_NONFINITE_REPEATED] = {BST_DIAG_NONFINITE_REPEATED, nonfinite_repeated, 1.5, 1, 0.25, 0.5,
         "lr *0.5", NULL, say_nonfinite, "finite gradients again"},
-    [BST_ADVICE_EARLY_OSCILLATION] = {BST_DIAG_EARLY_OSCILLATION, early_oscillation, 0.5, 1, 0.25, 1,
-        "", oscillation_change, say_oscillation, "a loss that falls without jumps"},
     [BST_ADVICE_LOSS_ABOVE_START] = {BST_DIAG_LOSS_ABOVE_START, loss_above_start, 1.2, 1, 0.25, 1,
         "lr *0.3", NULL, say_above, "a loss that falls"},
+    [BST_ADVICE_EARLY_OSCILLATION] = {BST_DIAG_EARLY_OSCILLATION, early_oscillation, 0.5, 1, 0.25, 1,
+        "", oscillation_change, say_oscillation, "a loss that falls without jumps"},
     [BST_ADVICE_SLOW_FALL] = {BST_DIAG_SLOW_FALL, slow_fall, 0.5, 20, 1, 1,
         "lr *2", NULL, say_slow, "a loss that falls faster"},
     [BST_ADVICE_STEP_LARGE] = {BST_DIAG_STEP_LARGE, step_large, 5e-3, 100, 0.25, 0.5,
@@ -448,6 +449,12 @@ static void take_loss(struct bst_advisor *a, const struct bst_advice_update *u)
     if (!isfinite(u->loss) || !(u->loss > 0))
         return;
     const double block = fmax(block_least, block_part * a->set.dataset);
+    const double before = u->epoch * a->set.dataset - u->samples;
+    /* That of a whole block is no start where a rate that is too high has thrown it up in it. */
+    if (a->start_samples < start_least && before <= a->start_samples + 0.5) {
+        a->start_sum += u->loss * u->samples;
+        a->start_samples += u->samples;
+    }
     a->block_sum += u->loss * u->samples;
     a->block_samples += u->samples;
     if (a->block_samples < block)
@@ -461,7 +468,7 @@ static void take_loss(struct bst_advisor *a, const struct bst_advice_update *u)
     double mean = a->block_sum / a->block_samples;
     a->blocks[a->n_blocks - 1] = mean;
     if (!(a->first_loss > 0) && first)
-        a->first_loss = mean;
+        a->first_loss = a->start_samples > 0 ? fmin(mean, a->start_sum / a->start_samples) : mean;
     a->worst_loss = fmax(a->worst_loss, mean);
     a->block_sum = a->block_samples = 0;
 }

@@ -12,10 +12,11 @@
 #include "core/tune/noise.h"
 #include "core/tune/watch.h"
 
+/* In order of what is worst: of several in one update the first is for the autopilot. */
 #define BST_ADVICE_RULES(X)                                                                        \
     X(NONFINITE_REPEATED)                                                                          \
-    X(EARLY_OSCILLATION)                                                                           \
     X(LOSS_ABOVE_START)                                                                            \
+    X(EARLY_OSCILLATION)                                                                           \
     X(SLOW_FALL)                                                                                   \
     X(STEP_LARGE)                                                                                  \
     X(EVAL_STALLS)                                                                                 \
@@ -91,7 +92,8 @@ struct bst_advisor {
     double block_sum, block_samples, block_n;
     double blocks[BST_ADVICE_LOSSES];
     int n_blocks;
-    double first_loss, worst_loss;         /* blocks of the whole run */
+    double start_sum, start_samples;       /* of the run's first few updates */
+    double first_loss, worst_loss;         /* of the whole run */
     uint64_t nonfinite[BST_ADVICE_RECENT]; /* the updates that were, a ring */
     uint64_t n_nonfinite;
     int evals_without_best, n_evals;

@@ -196,6 +196,28 @@ static void loss_above_start(void **state)
     assert_none(&r);
 }
 
+/* A rate so high that the first block's mean is no start: what the first updates said is. */
+static void thrown_up_at_once(void **state)
+{
+    (void)state;
+    struct run r;
+    struct bst_advice_settings set = usual();
+    set.warmup_epochs = 0;
+    begin(&r, set);
+    for (int i = 0; i < 8; i++)
+        step(&r, i < 2 ? 2.3 : 40, 1);
+    for (int i = 0; i < 8; i++)
+        step(&r, 8, 1);
+    assert_only(&r, BST_DIAG_LOSS_ABOVE_START, "lr *0.3");
+    /* A first update that is easy by chance is not the start of a small batch. */
+    set.batch = set.micro = 8;
+    set.dataset = PER_EPOCH * 8;
+    begin(&r, set);
+    for (int i = 0; i < 256; i++)
+        step(&r, i == 0 ? 1 : 2.3, 1);
+    assert_none(&r);
+}
+
 /* A resumed run has not started where it goes on: what it was at first nobody knows. */
 static void a_resume_is_no_start(void **state)
 {
@@ -567,6 +589,7 @@ int main(void)
         cmocka_unit_test(a_real_healthy_run_gets_none),
         cmocka_unit_test(early_oscillation),
         cmocka_unit_test(loss_above_start),
+        cmocka_unit_test(thrown_up_at_once),
         cmocka_unit_test(a_resume_is_no_start),
         cmocka_unit_test(slow_fall),
         cmocka_unit_test(step_large),
