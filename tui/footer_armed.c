@@ -150,6 +150,21 @@ static void add_seconds(const struct tui_model *m, int free, char *keys, size_t 
         snprintf(keys + used, room - used, "  %.0f s", ceil(left));
 }
 
+/* Beside a text of which something is left. */
+static bool has_room(struct tui_area a, const char *keys)
+{
+    return a.h > 1 || a.w - tui_columns(a.f, keys) - 2 >= a.w / 3;
+}
+
+/* On the one row of a tiny screen: what they do is known by whoever chose it. */
+static void only_keys(char *out, size_t room)
+{
+    char apply[16], drop[16];
+    tui_key_first(TUI_REQ_APPLY, apply, sizeof apply);
+    tui_key_first(TUI_REQ_DROP, drop, sizeof drop);
+    snprintf(out, room, "%s %s", apply, drop);
+}
+
 static bool is_drawn_on(struct tui_area a)
 {
     const struct tui_cell *row = &a.f->cells[a.y * a.f->w + a.x];
@@ -167,6 +182,8 @@ void tui_armed_draw(const struct tui_model *m, struct tui_area a)
     bst_sb_init(&text, ARMED_ROOM);
     armed_text(m, &text);
     armed_keys(m, keys, sizeof keys);
+    if (!has_room(a, keys) && m->armed.state == TUI_ARMED_PROPOSED)
+        only_keys(keys, sizeof keys);
     int n_keys = tui_columns(a.f, keys);
     add_seconds(m, a.h > 1 ? a.w - n_keys : a.w - tui_columns(a.f, text.data) - n_keys, keys,
                 sizeof keys);
@@ -174,7 +191,7 @@ void tui_armed_draw(const struct tui_model *m, struct tui_area a)
     tui_area_fill(a, style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);
     tui_put_wrapped(a, 0, style, text.data);
     /* The keys stand whatever the text is; on the last row it gives way to them. */
-    if (a.h > 1 || a.w - n_keys - 2 >= a.w / 3) {
+    if (has_room(a, keys)) {
         struct tui_area under = tui_area_sub(a, a.w - n_keys - 2, a.h - 1, n_keys + 2, 1);
         bool covers = is_drawn_on(under);
         tui_area_fill(under, style == TUI_ARMED ? TUI_ARMED : TUI_NORMAL);

@@ -125,6 +125,10 @@ void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * 
     int unit = unit_of(whole.valid ? whole.value : part.valid ? part.value : 0);
     in_unit(part, unit, a);
     in_unit(whole, unit, b);
+    /* A small part has a unit of its own: 0.00 of something would be nothing. */
+    bool small = part.valid && part.value > 0 && part.value < 0.1 * pow(1024, unit);
+    if (small)
+        tui_bytes(part, a);
     /* A limit is often a whole number, and room in the footer is short. */
     char *dot = strchr(b, '.');
     if (dot && strspn(dot, ".0") == strlen(dot))

@@ -46,9 +46,10 @@ static enum bst_err train(const struct bst_find *f, const struct bst_trial_cfg *
         BST_TRY(bst_trainer_update(f->trainer, &req, f->stop, &res));
         at += split.batch;
         add(a, at - cfg->samples, &res);
-        bst_find_say(f, "%s the change: update %d, loss %.4f, %.0f %% of the samples", a->name,
-                     a->n, res.loss,
-                     100.0 * (double)(at - cfg->samples) / (double)(end - cfg->samples));
+        /* How far it is comes first: the rest is what a narrow screen cuts. */
+        bst_find_say(f, "%s the change, %.0f %%: update %d, loss %.4f", a->name,
+                     100.0 * (double)(at - cfg->samples) / (double)(end - cfg->samples), a->n,
+                     res.loss);
         if (is_lost(&res))
             return BST_OK;
     }

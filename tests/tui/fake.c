@@ -604,6 +604,8 @@ struct tui_link *fake_open(enum fake_kind kind)
         f->status.update = update;
         f->status.samples = update * BATCH;
     }
+    if (kind == FAKE_EARLY)
+        f->status.devices[0].memory_used = is(64.2 * (1 << 20));
     if (kind == FAKE_DIVERGED)
         make_diverged(f);
     if (kind == FAKE_MANY)
