@@ -12,6 +12,7 @@
 #include "core/run/preset_impl.h"
 #include "core/run/start.h"
 #include "core/train/train.h"
+#include "core/tune/diagnostics.h"
 
 enum { EXE_CAP = 512 << 20, TEXT = 400, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -236,7 +237,10 @@ int bst_crew_follow(struct bst_cluster *c, const struct bst_preset *preset,
         char why[TEXT];
         bst_copy_text(why, sizeof why, bst_err_text());
         bst_trainer_close(t);
-        bst_fail(err, "%s", why);
+        char code[16];
+        bst_diag_code(BST_DIAG_PROCESS_LOST, code);
+        bst_fail(err, "%s: %s; process 0 saves what there is, and --resume goes on from it", code,
+                 why);
         *tell = true;
         return EXIT_FAILED;
     }

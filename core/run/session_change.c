@@ -318,7 +318,7 @@ static void applied(struct bst_session *s, uint64_t update, uint64_t samples, co
         count_in_force(s, p);
     if (s->server)
         bst_server_event(s->server, "journal", NULL, text.data);
-    bst_session_tell_change(s, &p->in, "applied", update, text.data);
+    bst_session_tell_change(s, &p->in, "applied", BST_DIAG_NONE, update, text.data);
     bst_sb_add(&text, when);
     bst_session_hint_rewind(s, p, &text);
     answer_pending(s, "applied", *when ? BST_DIAG_EFFECTIVE_ON_RESUME : BST_DIAG_NONE, text.data,
@@ -416,7 +416,7 @@ void bst_session_take_back(struct bst_session *s, const char *outcome, enum bst_
     snprintf(text, sizeof text, "%s%s", why,
              p->journalled ? "; but it had been written down, and stays" : "");
     bst_session_journal(s, &p->in, outcome, code, text);
-    bst_session_tell_change(s, &p->in, outcome, s->at.update + 1, text);
-    answer_pending(s, outcome, code, text, s->at.update + 1, s->at.samples);
+    bst_session_tell_change(s, &p->in, outcome, code, s->at.update, text);
+    answer_pending(s, outcome, code, text, s->at.update, s->at.samples);
     bst_session_publish(s, true);
 }

@@ -60,7 +60,7 @@ static void refuse(struct bst_session *s, const struct bst_inbound *in, enum bst
 {
     if (!in->dry) {
         bst_session_journal(s, in, "refused", code, text);
-        bst_session_tell_change(s, in, "refused", s->at.update + 1, text);
+        bst_session_tell_change(s, in, "refused", code, s->at.update, text);
     }
     bst_session_answer_text(s, in, "refused", code, text);
 }
@@ -194,7 +194,7 @@ static void drop_unasked(struct bst_session *s, const struct bst_inbound *in)
     if (in->dry)
         return;
     bst_session_journal(s, in, "dropped", BST_DIAG_NONE, why);
-    bst_session_tell_change(s, in, "dropped", s->at.update + 1, why);
+    bst_session_tell_change(s, in, "dropped", BST_DIAG_NONE, s->at.update, why);
 }
 
 void bst_session_take(struct bst_session *s, const struct bst_inbound *in)

@@ -53,7 +53,7 @@ void bst_session_fault_end(struct bst_session *s, enum bst_err err, char *why, s
     /* A call that only dropped an update elsewhere has cut an optimizer's step in two here. */
     bool whole = lost || bst_trainer_intact(s->trainer);
     enum bst_diag code = whole ? rule->code : BST_DIAG_CONTEXT_LOST;
-    bst_session_note(s, code, "%s", why);
+    bst_session_note_last(s, code, why);
     char word[16];
     bst_diag_code(code, word);
     bst_copy_text(text, sizeof text, why);

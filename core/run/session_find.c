@@ -46,8 +46,10 @@ static void write_points(struct bst_session *s, const struct bst_lr_result *r)
     bst_sb_fini(&sb);
 }
 
-/* What a search says in the end. */
+/* What a search says in the end. What found nothing out is told to whoever asked, in the journal
+ * and the log; the status goes on with what the search before it found. */
 struct said {
+    bool found;
     enum bst_diag code;
     bool restored;
     char text[400];
@@ -69,6 +71,7 @@ static enum bst_err run_fit(struct bst_session *s, struct said *said)
         said->code = !r->largest ? BST_DIAG_NOTHING_FITS
                      : r->uneven ? BST_DIAG_FIT_UNEVEN
                                  : BST_DIAG_FIT_FOUND;
+        said->found = true;
         s->status.found_micro = (struct bst_metric){(double)r->largest, r->largest > 0};
     }
     bst_free(r);
@@ -95,6 +98,7 @@ static enum bst_err run_lr(struct bst_session *s, struct said *said)
         bst_copy_text(said->text, sizeof said->text, text.data);
         bst_sb_fini(&text);
         said->code = r->s.doubt ? BST_DIAG_LR_UNCLEAR : BST_DIAG_LR_FOUND;
+        said->found = true;
         s->status.found_rate = (struct bst_metric){r->s.steepest, !r->s.doubt};
         write_points(s, r);
     }
@@ -133,6 +137,9 @@ static enum bst_err run_trial(struct bst_session *s, struct said *said)
         bst_copy_text(said->text, sizeof said->text, text.data);
         bst_sb_fini(&text);
         said->code = BST_DIAG_TRIAL_TOLD;
+        said->found = true;
+    } else {
+        said->code = p->refused;
     }
     bst_free(p);
     return err;
@@ -141,11 +148,18 @@ static enum bst_err run_trial(struct bst_session *s, struct said *said)
 static void settle(struct bst_session *s, const char *outcome, const struct said *said)
 {
     struct bst_inbound in = s->find_for;
+    char code[16];
     s->find_waiting = false;
-    bst_copy_text(s->status.search, sizeof s->status.search, said->text);
+    bst_copy_text(s->status.search, sizeof s->status.search, s->found);
     bst_session_journal(s, &in, outcome, said->code, said->text);
-    if (said->code)
+    if (said->found)
         bst_session_note_journalled(s, said->code, said->text);
+    else
+        bst_session_tell_change(s, &in, outcome, said->code, s->at.update, said->text);
+    if (!said->found && said->code && s->server) {
+        bst_diag_code(said->code, code);
+        bst_server_event(s->server, "note", code, said->text);
+    }
     bst_session_answer_text(s, &in, outcome, said->code, said->text);
     bst_session_publish(s, true);
 }
@@ -184,6 +198,7 @@ enum bst_err bst_session_find(struct bst_session *s)
     s->finding = false;
     bst_server_searching(s->server, 0);
     if (!err) {
+        bst_copy_text(s->found, sizeof s->found, said.text);
         settle(s, said.code == BST_DIAG_NOTHING_FITS ? "refused" : "done", &said);
         return BST_OK;
     }
@@ -195,7 +210,8 @@ enum bst_err bst_session_find(struct bst_session *s)
         return BST_OK;
     }
     bst_copy_text(said.text, sizeof said.text, bst_err_text());
-    said.code = err == BST_E_NOMEM ? BST_DIAG_OUT_OF_MEMORY : BST_DIAG_NONE;
+    if (!said.code && err == BST_E_NOMEM)
+        said.code = BST_DIAG_OUT_OF_MEMORY;
     settle(s, "refused", &said);
     return BST_OK;
 }

@@ -106,6 +106,7 @@ struct bst_session {
     int n_eval_for, n_checkpoint_for;
 
     bool find_cut;              /* the last search was, and nobody has been told by `cancel` yet */
+    char found[400];            /* by the last search that found something; "": none has */
     bool find_waiting, finding; /* a search that was asked for; that is on */
     struct bst_inbound find_for;
     struct bst_command find_cmd;
@@ -158,10 +159,13 @@ void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt
     BST_PRINTF(3, 4);
 /* The same of what the journal records: not once more in the metrics. */
 void bst_session_note_journalled(struct bst_session *s, enum bst_diag code, const char *text);
-/* To whoever trains in the foreground: what became of a change, whose it was, and from which update
- * on it is in force or would have been. */
+/* Of what the run ends with: not in the log, where whoever ends the process says it. */
+void bst_session_note_last(struct bst_session *s, enum bst_diag code, const char *text);
+/* To whoever trains in the foreground: what became of a change, whose it was, and at which update,
+ * as the journal has it. */
 void bst_session_tell_change(struct bst_session *s, const struct bst_inbound *in,
-                             const char *outcome, uint64_t update, const char *text);
+                             const char *outcome, enum bst_diag code, uint64_t update,
+                             const char *text);
 
 /* session_folder.c: the run's own files, also after they were removed. */
 BST_MUST_USE enum bst_err bst_session_write_preset(const struct bst_session *s);

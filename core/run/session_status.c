@@ -210,7 +210,8 @@ static void note_metrics(struct bst_session *s, const char *code, const char *te
     bst_sb_fini(&line);
 }
 
-static void note(struct bst_session *s, enum bst_diag code, const char *text, bool in_metrics)
+static void note(struct bst_session *s, enum bst_diag code, const char *text, bool in_metrics,
+                 bool in_log)
 {
     char clean[400], word[16] = "";
     const struct bst_diag_info *info = bst_diag_find((int)code);
@@ -222,7 +223,8 @@ static void note(struct bst_session *s, enum bst_diag code, const char *text, bo
                 : info->severity == BST_SEVERITY_WARN ? BST_LOG_WARN
                                                       : BST_LOG_ERROR;
     }
-    bst_log(level, "%s%s%s", word, *word ? ": " : "", clean);
+    if (in_log)
+        bst_log(level, "%s%s%s", word, *word ? ": " : "", clean);
     bst_copy_text(s->status.note, sizeof s->status.note, clean);
     bst_copy_text(s->status.note_code, sizeof s->status.note_code, word);
     /* Storage that fails is not told through the file that fails. */
@@ -241,21 +243,30 @@ void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    note(s, code, text, true);
+    note(s, code, text, true, true);
 }
 
 void bst_session_note_journalled(struct bst_session *s, enum bst_diag code, const char *text)
 {
-    note(s, code, text, false);
+    note(s, code, text, false, true);
+}
+
+void bst_session_note_last(struct bst_session *s, enum bst_diag code, const char *text)
+{
+    note(s, code, text, true, false);
 }
 
 void bst_session_tell_change(struct bst_session *s, const struct bst_inbound *in,
-                             const char *outcome, uint64_t update, const char *text)
+                             const char *outcome, enum bst_diag code, uint64_t update,
+                             const char *text)
 {
-    char line[1000];
+    char line[1000], word[16] = "";
     bool applied = !strcmp(outcome, "applied");
-    snprintf(line, sizeof line, "update %llu  %s (%s)%s%s: %s", (unsigned long long)update,
-             in->text, in->source, applied ? "" : " ", applied ? "" : outcome, text);
+    if (code)
+        bst_diag_code(code, word);
+    snprintf(line, sizeof line, "update %llu  %s (%s)%s%s%s%s: %s", (unsigned long long)update,
+             in->text, in->source, applied ? "" : " ", applied ? "" : outcome, code ? " " : "",
+             word, text);
     tell(s, BST_NEWS_CHANGE, line);
 }
 

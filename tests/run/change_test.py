@@ -194,13 +194,20 @@ def changes_are_told_in_the_foreground():
         r.wait_update(40)
         rc, reply = r.ctl("lr", "*0.5")
         check(rc == 0, f"{reply}")
+        rc, refused = r.ctl("batch", "=1000000")
+        check(rc == 1 and refused["code"] == "BST-203", f"{refused}")
         r.end()
         lines = [x for x in r.said().splitlines() if x.startswith("change  ")]
         check(lines[0].startswith("change  update 11  batch +20% (preset): batch 32 → 38"), f"{lines}")
-        check("warmup +1ep (preset) refused: " in lines[1], f"{lines}")
+        check("warmup +1ep (preset) refused BST-" in lines[1], f"{lines}")
         check(f"update {reply['effective_update']}  lr *0.5 (ctl " in lines[2] and "rate" in lines[2], f"{lines}")
         applied = [e for e in r.journal() if e["outcome"] in ("applied", "refused")]
         check(len(lines) == len(applied), f"{lines} {applied}")
+        # One update and one code for each, in the log, the journal and the answer.
+        for line, e in zip(lines, applied):
+            code = f" refused {e['code']}: " if e["code"] else ": "
+            check(line.startswith(f"change  update {e['update']}  {e['command']} ({e['source']}){code}"), f"{line} {e}")
+        check(applied[3]["update"] == refused["effective_update"] and applied[3]["code"] == "BST-203", f"{applied[3]} {refused}")
 
 
 def a_killed_run_stays_rewound():

@@ -124,6 +124,12 @@ def a_process_that_is_killed_ends_the_run_with_its_state_saved():
         check("BST-710" in two.said() and "process 1" in two.said(), f"nothing said of the lost process: {two.said()}")
         notes = [m for m in two.lines("metrics.jsonl") if m["type"] == "note" and m["code"] == "BST-710"]
         check(notes and "saved at update" in notes[0]["text"], f"no note: {notes} {two.said()}")
+        check(two.said().count("BST-710") == 1, f"said more than once: {two.said()}")
+        rc, out, err = place.cli("status", two.dir)
+        check(rc == 0 and out.count("BST-710") == 1, f"the status: {out}{err}")
+        rc, out, err = place.cli("status", "--json", two.dir)
+        s = json.loads(out)
+        check(s["note_code"] == "BST-710" and s["note"] == notes[0]["text"], f"{s['note_code']} {s['note']}")
         Crew(place, "two", [None] * 2, "--resume").end()
         check(two.weights() == want.weights(), "resumed after the loss, the run came to other weights")
 
@@ -146,7 +152,8 @@ def a_process_that_goes_leaves_process_0_the_time_to_save():
         lead = two.lead()
         os.kill(lead, signal.SIGSTOP)
         until(lambda: "it waits for process 0" in two.said(), "process 1 to go")
-        check("no answer from the other processes for 2 s" in two.said(), f"it did not say why first: {two.said()}")
+        check("BST-710: no answer from the other processes for 2 s; process 0 saves what there is, and --resume goes on from it"
+              in two.said(), f"it did not say why first: {two.said()}")
         check(two.process.poll() is None and stopped(lead), f"process 0 was ended: {two.said()}")
         os.kill(lead, signal.SIGCONT)
         two.end_failed()

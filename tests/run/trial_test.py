@@ -80,6 +80,16 @@ def what_is_refused():
                                        (("preset", "none-such"), 100, "none-such")):
             rc, said = trial(p, r, *command, updates=updates)
             check(rc != 0 and word in said, f"{command}: {rc} {said}")
+            # A refusal is whoever asked's, the journal's and the log's; the status is of the run.
+            s = r.status()
+            check(not s["search"] and word not in str(s["note"]), f"{command}: the status has it still: {s['search']} {s['note']}")
+        rc, said = trial(p, r, "batch", "=100000000", updates=100)
+        check(rc == 1 and "refused BST-203: " in said and not r.status()["search"], f"{rc} {said}")
+        check(f"trial 100 batch =100000000 ({r.journal()[-1]['source']}) refused BST-203: " in r.said(), r.said())
+        rc, told = trial(p, r, "lr", "x1", updates=48)
+        found = r.status()["search"]
+        check(rc == 0 and "lr *1: " in found, f"{rc} {told} {found}")
+        check(trial(p, r, "batch", "=2560", updates=48)[0] == 1 and r.status()["search"] == found, "what was found is forgotten")
         check(r.status()["phase"] == "training", "not training any more")
         r.send(15)
         r.end(75)
