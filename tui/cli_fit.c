@@ -1,6 +1,5 @@
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
@@ -15,6 +14,7 @@ static void progress(void *arg, const char *text)
 {
     const struct tui_call *c = arg;
     fprintf(c->err, "%s\n", text);
+    fflush(c->err);
 }
 
 static const char *mark_of(const struct bst_fit_result *r, int i)
@@ -35,8 +35,7 @@ static void print_rows(const struct tui_call *c, const struct bst_fit_result *r)
         if (row->planned)
             bst_text_bytes(row->planned, bytes);
         fprintf(c->out, "%12" PRId64 "  %12s  %14s%s\n", row->micro,
-                row->outcome == BST_FIT_RAN ? rate : bst_fit_outcome_name(row->outcome), bytes,
-                mark_of(r, i));
+                row->rate > 0 ? rate : bst_fit_outcome_name(row->outcome), bytes, mark_of(r, i));
     }
 }
 
@@ -59,6 +58,36 @@ static void print_update(const struct tui_call *c, const struct bst_fit_result *
                  bytes);
         tui_print_text(c->out, text, UPDATE_AT, fprintf(c->out, "%-*s", UPDATE_AT, "update"));
     }
+}
+
+/* What the rows above it show: on a machine that does something else as well one may be slow. */
+static void print_knee(const struct tui_call *c, const struct bst_fit_result *r)
+{
+    bool larger = false;
+    if (r->knee < 0)
+        return;
+    for (int i = r->knee + 1; i < r->n_rows; i++)
+        larger = larger || r->rows[i].rate > 0;
+    fprintf(c->out, "knee      %" PRId64 ": %s\n", r->rows[r->knee].micro,
+            larger       ? "no larger size gives 5 % more samples/s a doubling"
+            : r->dip < 0 ? "every doubling up to it gave 5 % more or better"
+                         : "the largest that was measured");
+    if (r->dip >= 0)
+        fprintf(c->out,
+                "          %" PRId64 " after %" PRId64
+                " gave less, a larger one made up for it: a slow size, or the machine was busy\n",
+                r->rows[r->dip_next].micro, r->rows[r->dip].micro);
+}
+
+/* The search was ended from outside. */
+static void print_cut(const struct tui_call *c, const struct bst_fit_result *r)
+{
+    print_rows(c, r);
+    if (r->largest)
+        fprintf(c->out, "largest   %" PRId64 "\n", r->largest);
+    fprintf(c->out,
+            "cut       interrupted after %d updates: these are the sizes tried until then%s\n",
+            r->updates, r->largest ? "" : ", and the largest is not known");
 }
 
 static void print_result(const struct tui_call *c, const struct bst_fit_result *r)
@@ -87,10 +116,7 @@ static void print_result(const struct tui_call *c, const struct bst_fit_result *
         bst_text_rate(r->rows[r->fastest].rate, rate);
         fprintf(c->out, "fastest   %" PRId64 ": %s samples/s\n", r->rows[r->fastest].micro, rate);
     }
-    if (r->knee >= 0)
-        fprintf(c->out, "knee      %" PRId64 ": %s\n", r->rows[r->knee].micro,
-                r->knee == r->fastest ? "every doubling up to it gave 5 % more or better"
-                                      : "doubling it gives less than 5 % more samples/s");
+    print_knee(c, r);
     if (r->split.batch)
         fprintf(c->out,
                 "split     batch %" PRIu64 " = %" PRIu64 " per device x %" PRIu64
@@ -103,14 +129,16 @@ static int report(const struct tui_call *c, const struct bst_fit_result *r)
 {
     struct bst_sb sb;
     if (!tui_given(c, TUI_OPTION_JSON)) {
-        print_result(c, r);
+        (r->cut ? print_cut : print_result)(c, r);
     } else {
         bst_sb_init(&sb, 1 << 16);
         bst_fit_print(r, &sb);
         fprintf(c->out, "%s\n", sb.data);
         bst_sb_fini(&sb);
     }
-    return r->largest ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
+    if (r->cut)
+        fprintf(c->err, "bstune fit: stopped before its end\n");
+    return r->largest && !r->cut ? TUI_EXIT_DONE : TUI_EXIT_FAILED;
 }
 
 static int search(const struct tui_call *c, const struct bst_preset *p, int64_t most)
@@ -121,12 +149,12 @@ static int search(const struct tui_call *c, const struct bst_preset *p, int64_t 
     bool unusable = bst_start_is_usage(err);
     if (!err) {
         struct bst_fit_cfg cfg = {.most = most, .global_batch = (int64_t)rig.live.batch};
-        if (isatty(STDERR_FILENO)) {
-            rig.find.progress = progress;
-            rig.find.arg = (void *)c;
-        }
+        rig.find.progress = progress;
+        rig.find.arg = (void *)c;
         err = bst_find_fit(&rig.find, &cfg, r);
     }
+    if (r->cut && r->n_rows)
+        err = BST_OK;
     int code = err ? tui_fail(c, unusable ? TUI_EXIT_USAGE : TUI_EXIT_FAILED) : report(c, r);
     bst_find_rig_close(&rig);
     bst_free(r);

@@ -19,7 +19,8 @@ enum { CHART_ROWS = 16, CHART_LEAST = 39, CHART_MOST = 120, FILE_CAP = 8 << 20 }
 static void progress(void *arg, const char *text)
 {
     const struct tui_call *c = arg;
-    fprintf(c->err, "\r%-78s", text);
+    /* In a file or a pipe every point is a line, so that none is lost with this process. */
+    fprintf(c->err, isatty(STDERR_FILENO) ? "\r%-78s" : "%s\n", text);
     fflush(c->err);
 }
 
@@ -75,7 +76,8 @@ static void print_chart(const struct tui_call *c, const struct bst_lr_result *r)
     setlocale(LC_CTYPE, "");
     bool ascii = tui_given(c, TUI_OPTION_ASCII) || strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
     k->r = r;
-    k->n = bst_lr_range_smooth(&r->range, r->curves, r->repeats, k->smooth);
+    /* One that was cut has passes of several lengths; the first is the longest. */
+    k->n = bst_lr_range_smooth(&r->range, r->curves, r->cut ? 1 : r->repeats, k->smooth);
     struct tui_chart chart = {
         .series =
             {{.at = loss_at, .arg = k, .n = k->n, .style = TUI_DIM, .mark = ascii ? L'.' : L'·'},
@@ -125,6 +127,12 @@ static void print_result(const struct tui_call *c, const struct bst_preset *p,
     print_chart(c, r);
     fprintf(c->out, "%d updates of batch %" PRId64 ", rates %.3g to %.3g\n", r->updates, r->batch,
             r->range.start, bst_lr_range_rate(&r->range, r->curves[0].n ? r->curves[0].n - 1 : 0));
+    if (r->cut) {
+        fprintf(c->out,
+                "cut            interrupted: these are the updates until then, and no rate is "
+                "suggested\n");
+        return;
+    }
     if (s->doubt != BST_LR_NO_FALL) {
         fprintf(c->out, "steepest fall  %.3g\nvalley         %.3g\n", s->steepest, s->valley);
         if (r->repeats > 1)
@@ -163,7 +171,7 @@ static int write_files(const struct tui_call *c, const struct bst_preset *p,
                        const struct bst_lr_result *r)
 {
     const char *plot = tui_value(c, TUI_OPTION_PLOT), *jsonl = tui_value(c, TUI_OPTION_JSONL);
-    if (plot && write_plot(p, r, plot))
+    if (plot && !r->cut && write_plot(p, r, plot))
         return tui_fail(c, TUI_EXIT_FAILED);
     if (jsonl && write_jsonl(r, jsonl))
         return tui_fail(c, TUI_EXIT_FAILED);
@@ -208,6 +216,11 @@ static int report(const struct tui_call *c, const struct bst_preset *p,
         print_result(c, p, r);
     }
     int code = write_files(c, p, r);
+    if (r->cut) {
+        fprintf(c->err, "bstune lrfind: stopped before its end%s\n",
+                run ? ", so nothing was proposed" : "");
+        return TUI_EXIT_FAILED;
+    }
     if (code || !run)
         return code;
     if (!r->s.doubt)
@@ -225,12 +238,14 @@ static int search(const struct tui_call *c, const struct bst_preset *p,
     enum bst_err err = bst_find_rig_open(p, c->nets, true, &rig);
     bool unusable = bst_start_is_usage(err);
     if (!err) {
-        rig.find.progress = tty ? progress : NULL;
+        rig.find.progress = progress;
         rig.find.arg = (void *)c;
         err = bst_find_lr(&rig.find, cfg, r);
         if (tty)
             fprintf(c->err, "\r%78s\r", "");
     }
+    if (r->cut && r->updates)
+        err = BST_OK;
     int code = err ? tui_fail(c, unusable ? TUI_EXIT_USAGE : TUI_EXIT_FAILED) : report(c, p, r);
     bst_find_rig_close(&rig);
     bst_free(r);

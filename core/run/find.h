@@ -58,7 +58,10 @@ struct bst_fit_result {
     int64_t hole_least, hole_greatest;
     struct bst_fit_row rows[BST_FIT_ROWS]; /* of rising size */
     int n_rows;
-    int fastest, knee;      /* rows; -1: not known */
+    int fastest, knee; /* rows; -1: not known */
+    int dip, dip_next; /* rows before the knee, the second slower than the knee's rule has it; -1 */
+    bool cut;          /* by `stop`: the rows are those measured until then. `largest`, if not 0, is
+                          right; what is told of all rows is not known */
     struct bst_split split; /* of global_batch with `largest` as its cap; batch 0: there is none */
     double update_seconds;  /* that an update of it will take, by what `largest` took; 0: unknown */
     uint64_t limit;         /* bytes a rank */
@@ -66,7 +69,7 @@ struct bst_fit_result {
     bool restored;          /* false, after an error: the trainer could not be put back as it was */
 };
 
-/* BST_OK also when nothing fits. BST_E_CANCELLED: `stop` was set. */
+/* BST_OK also when nothing fits. BST_E_CANCELLED: `stop` was set; `out` has what was measured. */
 BST_MUST_USE enum bst_err bst_find_fit(const struct bst_find *f, const struct bst_fit_cfg *cfg,
                                        struct bst_fit_result *out);
 
@@ -83,11 +86,13 @@ struct bst_lr_result {
     int64_t batch;
     int updates; /* that ran */
     bool restored;
+    bool cut; /* by `stop`: the curves end where it was, and nothing is suggested */
 };
 
 /* Checks what a user gave. */
 BST_MUST_USE enum bst_err bst_lr_cfg_check(const struct bst_lr_cfg *cfg);
-/* On updates of the batch in force, one rate an update. */
+/* On updates of the batch in force, one rate an update. BST_E_CANCELLED: `stop` was set; `out` has
+ * what was measured. */
 BST_MUST_USE enum bst_err bst_find_lr(const struct bst_find *f, const struct bst_lr_cfg *cfg,
                                       struct bst_lr_result *out);
 

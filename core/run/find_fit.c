@@ -181,6 +181,7 @@ static void judge(struct bst_fit_result *r, const struct bst_find *f, int64_t gl
         rows[i] = (struct bst_throughput){r->rows[i].micro, r->rows[i].rate};
     r->fastest = bst_throughput_fastest(rows, r->n_rows);
     r->knee = bst_throughput_knee(rows, r->n_rows);
+    r->dip = bst_throughput_dip(rows, r->n_rows, r->knee, &r->dip_next);
     struct bst_split_ask ask = {
         .batch = (uint64_t)global_batch, .ranks = (uint64_t)f->ranks, .cap = (uint64_t)r->largest};
     if (r->largest && global_batch > 0 && bst_split_make(&ask, &r->split))
@@ -208,13 +209,17 @@ enum bst_err bst_find_fit(const struct bst_find *f, const struct bst_fit_cfg *cf
 {
     struct bst_kept *kept;
     struct fit s = {.f = f, .out = out};
-    *out = (struct bst_fit_result){
-        .most = cfg->most ? cfg->most : BST_FIT_MOST, .fastest = -1, .knee = -1, .restored = true};
+    *out = (struct bst_fit_result){.most = cfg->most ? cfg->most : BST_FIT_MOST,
+                                   .fastest = -1,
+                                   .knee = -1,
+                                   .dip = -1,
+                                   .restored = true};
     if (out->most < 1 || out->most > INT32_MAX / 2 / f->ranks)
         return bst_fail(BST_E_RANGE, "a largest micro-batch of %" PRId64, out->most);
     BST_TRY(bst_find_begin(f, &kept));
     enum bst_err err = search_all(&s);
     if (!err)
         judge(out, f, cfg->global_batch);
+    out->cut = err == BST_E_CANCELLED;
     return bst_find_end(f, kept, err, &out->restored);
 }

@@ -74,5 +74,6 @@ enum bst_err bst_find_lr(const struct bst_find *f, const struct bst_lr_cfg *cfg,
     enum bst_err err = all_passes(f, kept, out);
     if (!err)
         bst_lr_range_suggest(&out->range, out->curves, out->repeats, &out->s);
+    out->cut = err == BST_E_CANCELLED;
     return bst_find_end(f, kept, err, &out->restored);
 }

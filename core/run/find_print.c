@@ -83,7 +83,12 @@ void bst_fit_print(const struct bst_fit_result *r, struct bst_sb *out)
     bst_json_init(&j, out);
     bst_json_open(&j, NULL, '{');
     bst_json_str(&j, "type", "fit");
-    bst_json_int(&j, "largest", r->largest);
+    if (r->cut)
+        bst_json_bool(&j, "cut", true);
+    if (r->cut && !r->largest)
+        bst_json_null(&j, "largest");
+    else
+        bst_json_int(&j, "largest", r->largest);
     bst_json_int(&j, "asked_up_to", r->most);
     print_size_of(&j, "fastest", r, r->fastest);
     print_size_of(&j, "knee", r, r->knee);
@@ -143,12 +148,17 @@ void bst_lr_print(const struct bst_lr_result *r, struct bst_sb *out)
     bst_json_init(&j, out);
     bst_json_open(&j, NULL, '{');
     bst_json_str(&j, "type", "lrfind-result");
+    if (r->cut)
+        bst_json_bool(&j, "cut", true);
     print_rate(&j, "steepest", r->s.steepest);
     print_rate(&j, "valley", r->s.valley);
     print_rate(&j, "repeats_lowest", r->s.lowest);
     print_rate(&j, "repeats_highest", r->s.highest);
     bst_json_int(&j, "repeats", r->repeats);
-    bst_json_str(&j, "unclear", r->s.doubt ? bst_lr_doubt_text(r->s.doubt) : NULL);
+    bst_json_str(&j, "unclear",
+                 r->cut       ? "interrupted"
+                 : r->s.doubt ? bst_lr_doubt_text(r->s.doubt)
+                              : NULL);
     bst_json_int(&j, "global_batch_size", r->batch);
     bst_json_int(&j, "updates", r->updates);
     bst_json_close(&j, '}');

@@ -27,15 +27,20 @@ int bst_throughput_fastest(const struct bst_throughput *rows, int n)
     return best;
 }
 
+/* Row `to` has 5 % more than row `from` for every doubling. */
+static bool pays(const struct bst_throughput *rows, int from, int to)
+{
+    double doublings = log2((double)rows[to].micro / (double)rows[from].micro);
+    return rows[to].rate >= rows[from].rate * pow(KNEE_GAIN, doublings) * (1 - 1e-12);
+}
+
 /* Whether some larger row has 5 % more for every doubling from row `at` on. One by one a slow row
  * would hide what the next one brings. */
 static bool still_pays(const struct bst_throughput *rows, int n, int at)
 {
-    for (int i = next_known(rows, n, at); i >= 0; i = next_known(rows, n, i)) {
-        double doublings = log2((double)rows[i].micro / (double)rows[at].micro);
-        if (rows[i].rate >= rows[at].rate * pow(KNEE_GAIN, doublings) * (1 - 1e-12))
+    for (int i = next_known(rows, n, at); i >= 0; i = next_known(rows, n, i))
+        if (pays(rows, at, i))
             return true;
-    }
     return false;
 }
 
@@ -47,4 +52,14 @@ int bst_throughput_knee(const struct bst_throughput *rows, int n)
     while (still_pays(rows, n, at))
         at = next_known(rows, n, at);
     return at;
+}
+
+int bst_throughput_dip(const struct bst_throughput *rows, int n, int knee, int *next)
+{
+    for (int i = next_known(rows, n, -1); i >= 0 && i < knee; i = *next) {
+        *next = next_known(rows, n, i);
+        if (!pays(rows, i, *next))
+            return i;
+    }
+    return -1;
 }

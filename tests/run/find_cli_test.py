@@ -86,7 +86,48 @@ def interrupted():
             p.send_signal(signal.SIGINT)
             check(p.wait(timeout=60) == 1, f"{verb}, interrupted: {p.returncode} {trace.read_text()}")
             check("stopped" in trace.read_text(), f"{verb}: {trace.read_text()}")
+            check(not list(place.path.glob("*.jsonl")), "a file of nothing")
         check(not list(place.path.glob("runs*")), "a search made a run")
+
+
+# Steps of minutes in all, of milliseconds each.
+LONG = {**TINY, "data.train_count": 20000}
+
+
+def what_was_measured_is_there():
+    """Into a pipe, line by line as it is measured; and, interrupted, what there was of it."""
+    with Place() as place:
+        for verb, more, row, sig, json_too in (
+                ("fit", [], r"micro-batch \d+: (ran|[0-9.]+ samples/s)\n", signal.SIGINT, False),
+                ("fit", ["--json"], r"micro-batch \d+: ran\n", signal.SIGTERM, True),
+                ("lrfind", ["--updates", "1000", "--repeats", "5", "--jsonl", "a.jsonl"],
+                 r"pass 1/5, update 5/1000, rate \S+, loss [0-9.]+\n", signal.SIGTERM, False),
+                ("lrfind", ["--updates", "1000", "--repeats", "5", "--json"], r"pass 1/5, update 5/1000, ", signal.SIGINT, True)):
+            said, out = place.path / "err", place.path / "out"
+            with open(said, "wb") as e, open(out, "wb") as o:
+                p = subprocess.Popen([BSTUNE, verb, "quickstart", *args_of(LONG), *more], env=place.env, cwd=place.path,
+                                     stdin=subprocess.DEVNULL, stdout=o, stderr=e)
+
+            def measured():
+                check(p.poll() is None, f"{verb} ended: {said.read_text()}")
+                return re.search(row, said.read_text())
+            until(measured, f"a row of {verb}")
+            p.send_signal(sig)
+            rc, text = p.wait(timeout=60), out.read_text()
+            check(rc == 1 and f"bstune {verb}: stopped before its end" in said.read_text(), f"{verb}: {rc} {said.read_text()}")
+            told = len(re.findall(r"pass \d/5, update ", said.read_text()))
+            if verb == "fit" and json_too:
+                r = json.loads(text)
+                check(r["cut"] and r["knee"] is None and any(x["outcome"] == "ran" for x in r["rows"]), text)
+            elif verb == "fit":
+                check(re.search(r"^ +\d+ +(ran|[0-9.]+) +[0-9.]+ MiB$", text, re.M), f"no row: {text}")
+                check("cut       interrupted after " in text and "knee" not in text and "split" not in text, text)
+            else:
+                points = text.splitlines() if json_too else (place.path / "a.jsonl").read_text().splitlines()
+                points = [json.loads(x) for x in points]
+                check(points[-1]["cut"] and points[-1]["unclear"] == "interrupted" and points[-1]["steepest"] is None, f"{points[-1]}")
+                check(len(points) - 1 == told == points[-1]["updates"] >= 5, f"{len(points)} points, {told} told")
+                check(json_too or "cut            interrupted: " in text and "steepest" not in text, text)
 
 
 def place_proc(p):
@@ -139,4 +180,4 @@ def targets():
         check(not [x for x in place.path.iterdir() if ".tmp-" in x.name], "a look left a file behind")
 
 
-main(bad, fit, lrfind, targets, interrupted)
+main(bad, fit, lrfind, targets, interrupted, what_was_measured_is_there)

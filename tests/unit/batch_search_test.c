@@ -178,6 +178,17 @@ static void test_knee(void **state)
     /* One row that was measured while the machine did something else. */
     struct bst_throughput dip[] = {{1, 100}, {2, 180}, {4, 170}, {8, 300}, {16, 310}};
     assert_int_equal(bst_throughput_knee(dip, 5), 3);
+    int next;
+    assert_int_equal(bst_throughput_dip(dip, 5, 3, &next), 1);
+    assert_int_equal(next, 2);
+    /* Behind the knee nothing has to pay, and before it here everything does. */
+    assert_int_equal(bst_throughput_dip(rows, 5, 2, &next), -1);
+    assert_int_equal(bst_throughput_dip(pays, 3, 2, &next), -1);
+    /* A row that is not known is no dip; what lies on both sides of it is a doubling and a half. */
+    struct bst_throughput gap[] = {{2, 100}, {4, NAN}, {6, 107}, {12, 150}, {24, 151}};
+    assert_int_equal(bst_throughput_knee(gap, 5), 3);
+    assert_int_equal(bst_throughput_dip(gap, 5, 3, &next), 0);
+    assert_int_equal(next, 2);
     struct bst_throughput unknown[] = {{1, NAN}, {2, 100}, {4, 0}, {8, 102}, {16, NAN}};
     assert_int_equal(bst_throughput_knee(unknown, 5), 1);
     assert_int_equal(bst_throughput_fastest(unknown, 5), 3);
