@@ -190,7 +190,8 @@ void tui_advice_draw(const struct tui_model *m, struct tui_area a)
 {
     const struct bst_status *s = &m->status;
     char why[300];
-    int rows = !s->n_advice ? 5 : 26;
+    int rows = 4 * s->n_advice + 2;
+    rows = rows < 5 ? 5 : rows > 26 ? 26 : rows;
     struct tui_area in = tui_dialog(a, 100, a.h > rows ? rows : a.h,
                                     s->n_advice && tui_model_may_change(m, why, sizeof why)
                                         ? " Advice: Enter arms its change, Esc closes "

@@ -177,6 +177,18 @@ static void tell_scores(struct bst_session *s)
     }
 }
 
+/* A change of the warm-up is no longer possible behind it. */
+static void withdraw(struct bst_session *s)
+{
+    char code[16];
+    if (s->at.samples < bst_schedule_warmup_end(&s->live.schedule))
+        return;
+    bst_diag_code(BST_DIAG_WARMUP_SHARE, code);
+    for (int i = 0; i < s->status.n_advice; i++)
+        if (!strcmp(s->status.advice[i].code, code))
+            s->status.advice[i].change[0] = '\0';
+}
+
 void bst_session_advise(struct bst_session *s, const struct bst_update_result *res)
 {
     const struct bst_advice *a;
@@ -199,6 +211,7 @@ void bst_session_advise(struct bst_session *s, const struct bst_update_result *r
     bst_advisor_update(&s->advisor, &u);
     while ((a = bst_advisor_take(&s->advisor)) != NULL)
         tell(s, a);
+    withdraw(s);
     tell_scores(s);
 }
 
