@@ -49,7 +49,13 @@ static enum bst_err export_preset(const struct tui_call *c, const char *dir,
     bst_run_path(dir, "preset.yaml", file);
     bst_preset_errors_init(&errs);
     bst_sb_init(&text, PRESET_CAP);
-    enum bst_err err = bst_preset_load(env, file, NULL, 0, preset, &errs);
+    enum bst_err err =
+        bst_io_exists(file)
+            ? bst_preset_load(env, file, NULL, 0, preset, &errs)
+            : bst_fail(BST_E_STATE,
+                       "%s: is not there, and what was changed is half of a preset: put back the "
+                       "one that the run was started with",
+                       file);
     if (!err && j)
         err = bst_journal_to_preset(j, preset);
     if (!err) {

@@ -40,6 +40,26 @@ static int gather_sets(const struct tui_call *c, struct tui_run *r)
     return TUI_EXIT_DONE;
 }
 
+/* An error of a key that nobody set names the option that did. */
+static void name_option(const struct tui_run *r, struct bst_preset_errors *errs)
+{
+    char *set = r->own_set && r->own_said ? bst_xasprintf("--set %s: ", r->own_set) : NULL;
+    const char *at = errs->text.data, *found;
+    struct bst_sb text;
+    if (!set)
+        return;
+    bst_sb_init(&text, errs->text.cap);
+    for (; (found = strstr(at, set)) != NULL; at = found + strlen(set)) {
+        bst_sb_addn(&text, at, (size_t)(found - at));
+        bst_sb_addf(&text, "%s: ", r->own_said);
+    }
+    bst_sb_add(&text, at);
+    bst_sb_clear(&errs->text);
+    bst_sb_add(&errs->text, text.data);
+    bst_sb_fini(&text);
+    bst_free(set);
+}
+
 static int load(const struct tui_call *c, struct tui_run *r, const char *name, int n_sets)
 {
     struct bst_preset_errors errs;
@@ -50,8 +70,10 @@ static int load(const struct tui_call *c, struct tui_run *r, const char *name, i
         enum bst_err start = bst_preset_check_start(&r->preset, name, &errs);
         err = err ? err : start;
     }
-    if (err)
+    if (err) {
+        name_option(r, &errs);
         code = tui_refuse_preset(c, &errs);
+    }
     bst_preset_errors_fini(&errs);
     return code;
 }
@@ -125,6 +147,11 @@ static int resume(const struct tui_call *c, struct tui_run *r)
     if (access(path, F_OK)) {
         if (c->cli->n_operands)
             return TUI_EXIT_DONE;
+        if (bst_run_dir_used(r->dir))
+            return tui_usage(c,
+                             "%s: is not there, so nobody knows what to resume: put the run's own "
+                             "back, or give the PRESET that it was started with",
+                             path);
         return tui_usage(c, "%s: no run to resume, and no PRESET to start one", r->dir);
     }
     int code = load(c, r, path, r->n_sets);
@@ -138,15 +165,25 @@ static int resume(const struct tui_call *c, struct tui_run *r)
     return TUI_EXIT_DONE;
 }
 
+/* A run of this folder with its preset's name and a number; quickstart-text-1 is none of
+ * quickstart's, and what lives elsewhere is somebody else's. */
+static bool is_of(const struct tui_run *r, const struct bst_run_info *run)
+{
+    size_t n = strlen(r->preset.id);
+    const char *number = run->name + n + 1;
+    return !strncmp(run->name, r->preset.id, n) && run->name[n] == '-' && *number &&
+           strspn(number, "0123456789") == strlen(number) &&
+           bst_run_is_here(BST_RUNS_ROOT, run->dir);
+}
+
 static int newest_of(const struct tui_call *c, struct tui_run *r)
 {
     struct bst_run_info *list;
     int n, found = -1;
-    size_t len = strlen(r->preset.id);
     if (bst_run_list(BST_RUNS_ROOT, &list, &n))
         return tui_fail(c, TUI_EXIT_FAILED);
     for (int i = 0; i < n && found < 0; i++)
-        if (!strncmp(list[i].name, r->preset.id, len) && list[i].name[len] == '-')
+        if (is_of(r, &list[i]))
             found = i;
     if (found >= 0)
         snprintf(r->dir, sizeof r->dir, "%s", list[found].dir);
@@ -225,6 +262,11 @@ static int load_repeat(const struct tui_call *c, struct tui_run *r)
         return tui_fail(c, TUI_EXIT_USAGE);
     bst_journal_close(j);
     bst_run_path(dir, "preset.yaml", path);
+    if (!bst_io_exists(path))
+        return tui_usage(c,
+                         "%s: is not there; a journal is repeated with the preset.yaml of its run, "
+                         "which stands beside it: copy that from the run's folder, too",
+                         path);
     int code = load(c, r, path, r->n_sets);
     if (!code && !bst_run_info_read(dir, &info))
         snprintf(r->preset.id, sizeof r->preset.id, "%s", info.preset_id);
@@ -268,6 +310,7 @@ int tui_run_preset(const struct tui_call *c, struct tui_run *r, const char *last
     int code = gather_sets(c, r);
     if (last)
         r->sets[r->n_sets++] = last;
+    r->own_set = last;
     return code ? code : load(c, r, c->cli->operands[0], r->n_sets);
 }
 

@@ -23,6 +23,8 @@ struct tui_run {
     bool handed_over; /* a console came; it is for its process to clear up, once it has been read */
     const char *sets[TUI_ARGS_MAX + 4]; /* --set, and --init, --advise, … as some */
     int n_sets;
+    const char *own_set,
+        *own_said; /* one that an option stands for, and what to call it; or NULL */
     char init[BST_PRESET_PATH + 8];
     const char *journal; /* of the run that this one repeats; NULL: none */
     char first[64];      /* command that a resume starts with; "" none */
@@ -31,8 +33,8 @@ struct tui_run {
 };
 
 /* The PRESET operand with --set and --init, and with `last` (NULL: none) as a --set behind them,
- * for a verb that makes no run of it; gives an exit code. r->env is the caller's to free, also
- * after an error. */
+ * which r->own_said, if it is set, is the name of in errors; for a verb that makes no run of it;
+ * gives an exit code. r->env is the caller's to free, also after an error. */
 int tui_run_preset(const struct tui_call *c, struct tui_run *r, const char *last);
 /* --headless: trains in the foreground; gives the run's exit code. */
 int tui_run_here(const struct tui_call *c, struct tui_run *r);

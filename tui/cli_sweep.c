@@ -111,7 +111,7 @@ static int make_folder(const struct tui_call *c, struct bst_study_plan *plan,
 static int create(const struct tui_call *c, char dir[512])
 {
     struct bst_study_plan plan = {0};
-    char epochs[64];
+    char epochs[64], said[96];
     int code = read_plan(c, &plan);
     if (code)
         return code;
@@ -123,6 +123,9 @@ static int create(const struct tui_call *c, char dir[512])
     struct tui_run *r = bst_xalloc(sizeof *r);
     snprintf(epochs, sizeof epochs, "max_epochs=%.40s",
              tui_given(c, TUI_OPTION_EPOCHS) ? tui_value(c, TUI_OPTION_EPOCHS) : "5");
+    snprintf(said, sizeof said, "--epochs %.40s%s", epochs + strlen("max_epochs="),
+             tui_given(c, TUI_OPTION_EPOCHS) ? "" : ", as by default");
+    r->own_said = said;
     code = tui_run_preset(c, r, epochs);
     if (!code)
         code = make_folder(c, &plan, &r->preset);

@@ -158,12 +158,24 @@ static char *temp_beside(const char *path)
     return bst_xasprintf("%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&count, 1));
 }
 
+/* The last error, of the temporary file, is one of the file that was asked for. */
+static enum bst_err fail_as(enum bst_err err, const char *temp, const char *path)
+{
+    char *why = bst_xstrdup(bst_err_text());
+    size_t n = strlen(temp);
+    if (!strncmp(why, temp, n))
+        (void)bst_fail(err, "%s%s", path, why + n);
+    bst_free(why);
+    return err;
+}
+
 enum bst_err bst_io_replace_file(const char *path, const void *data, size_t n)
 {
     char *temp = temp_beside(path);
     int fd = -1;
     enum bst_err err = open_temp(temp, &fd);
     if (err) {
+        fail_as(err, temp, path);
         bst_free(temp);
         return err;
     }
@@ -198,8 +210,10 @@ enum bst_err bst_io_may_replace(const char *path)
         if (unlink(temp))
             err = fail_errno(temp);
     }
+    if (err)
+        fail_as(err, temp, path);
     bst_free(temp);
-    return err ? bst_fail_in(err, "%s cannot be written", path) : BST_OK;
+    return err;
 }
 
 static enum bst_err make_dir(const char *path, mode_t mode)

@@ -154,7 +154,20 @@ static void look_at_gpus(struct examination *x)
     x->n_gpus = count_gpus(x->cfg->root ? x->cfg->root : "");
     if (x->n_gpus < count)
         x->n_gpus = count; /* in a container that does not see the bus */
-    if (x->n_gpus < x->wanted)
+    /* devices.count is the whole run's; how many are this machine's is known when it is dealt. */
+    if (x->n_gpus < x->wanted && x->n_gpus && bst_cluster_asked())
+        bst_doctor_add(
+            x->d, "GPU", BST_FINDING_OK,
+            "%d on the bus; %s asks for %d in all (devices.count), dealt to the processes "
+            "in equal parts",
+            x->n_gpus, x->cfg->preset, x->wanted);
+    else if (x->n_gpus && x->wanted > x->n_gpus && x->wanted % x->n_gpus == 0)
+        bst_doctor_add(x->d, "GPU", BST_FINDING_MISSING,
+                       "%s asks for %d in all (devices.count), %d %s on the bus: enough as one of "
+                       "%d such machines (mpirun or srun), not alone",
+                       x->cfg->preset, x->wanted, x->n_gpus, x->n_gpus == 1 ? "is" : "are",
+                       x->wanted / x->n_gpus);
+    else if (x->n_gpus < x->wanted)
         bst_doctor_add(x->d, "GPU", BST_FINDING_MISSING,
                        "%s asks for %d (devices.backend: cuda), %d %s on the bus", x->cfg->preset,
                        x->wanted, x->n_gpus, x->n_gpus == 1 ? "is" : "are");
@@ -225,12 +238,13 @@ static void look_at_backend(struct examination *x)
         bst_doctor_add(x->d, "CUDA backend", lacking(x), "%s", bst_err_text());
 }
 
-/* Keys that change nothing with this backend. */
+/* Keys that change nothing with the preset's backend, which may not be here. */
 static void look_at_keys(struct examination *x)
 {
+    static const struct bst_backend cuda = {.name = "cuda", .own_memory = true};
     struct bst_sb unused;
     bst_sb_init(&unused, 1024);
-    bst_start_unused(&x->preset, x->train.backend, &unused);
+    bst_start_unused(&x->preset, x->wanted ? &cuda : x->train.backend, &unused);
     if (unused.len)
         bst_doctor_add(x->d, "preset", BST_FINDING_NONE, "%s", unused.data);
     bst_sb_fini(&unused);
@@ -289,8 +303,7 @@ enum bst_err bst_doctor_examine(const struct bst_doctor_cfg *cfg, struct bst_doc
         err = bst_start_train_cfg(&x->preset, cfg->nets, &x->start, &x->train);
     if (!err) {
         look_at_cpu(x);
-        if (!x->wanted)
-            look_at_keys(x);
+        look_at_keys(x);
         look_at_gpus(x);
         look_at_backend(x);
         look_at_cudnn(x);

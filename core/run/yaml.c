@@ -92,6 +92,7 @@ struct reader {
     yaml_parser_t parser;
     struct bst_complaints *c;
     int at_set;
+    struct bst_place end; /* behind the last word: libyaml's end is on the line after it */
     int n_events, depth;
     struct bst_yaml *stack[BST_YAML_DEPTH_MAX];
     char *key; /* of the value to come, in a map */
@@ -104,6 +105,13 @@ static struct bst_place place(const struct reader *r, yaml_mark_t mark)
     if (r->at_set)
         return (struct bst_place){-r->at_set, 0};
     return (struct bst_place){(int)mark.line + 1, (int)mark.column + 1};
+}
+
+/* Where a person sees it: what is missing at the end is missing behind the last word. */
+static struct bst_place seen_place(const struct reader *r, yaml_mark_t mark)
+{
+    struct bst_place at = place(r, mark);
+    return !r->at_set && at.line > r->end.line ? r->end : at;
 }
 
 void bst_yaml_free(struct bst_yaml *node)
@@ -273,13 +281,13 @@ static bool take(struct reader *r, const yaml_event_t *e)
 static void complain_of_syntax(struct reader *r)
 {
     const yaml_parser_t *p = &r->parser;
-    struct bst_place at = place(r, p->problem_mark);
+    struct bst_place at = seen_place(r, p->problem_mark);
     const char *why = p->problem ? p->problem : "not YAML";
     if (p->error == YAML_MEMORY_ERROR)
         bst_complain(r->c, at, "out of memory");
     else if (p->context && !r->at_set)
         bst_complain(r->c, at, "%s (%s that began on line %d)", why, p->context,
-                     (int)p->context_mark.line + 1);
+                     seen_place(r, p->context_mark).line);
     else
         bst_complain(r->c, at, "%s", why);
 }
@@ -329,6 +337,24 @@ static bool check_text(const char *text, size_t n, int at_set, struct bst_compla
     return true;
 }
 
+/* Counted as libyaml does, in characters. */
+static struct bst_place end_of(const char *text, size_t n)
+{
+    struct bst_place at = {1, 1}, end = {1, 1};
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        if (byte == '\n') {
+            at.line++;
+            at.column = 1;
+            continue;
+        }
+        at.column += (byte & 0xc0) != 0x80;
+        if (byte != ' ' && byte != '\t' && byte != '\r')
+            end = at;
+    }
+    return end;
+}
+
 bool bst_yaml_read(const char *text, size_t n, int at_set, struct bst_yaml **root,
                    struct bst_complaints *c)
 {
@@ -340,7 +366,7 @@ bool bst_yaml_read(const char *text, size_t n, int at_set, struct bst_yaml **roo
     }
     if (!check_text(text, n, at_set, c))
         return false;
-    struct reader r = {.c = c, .at_set = at_set};
+    struct reader r = {.c = c, .at_set = at_set, .end = end_of(text, n)};
     if (!yaml_parser_initialize(&r.parser)) {
         bst_complain(c, nowhere, "out of memory");
         return false;

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Words that are wrong, or that only a newcomer types: what is said, and with which exit code."""
 import json
+import os
+import pty
 import shutil
+import subprocess
 
-from bst import TINY, Place, check, main
+from bst import BSTUNE, TINY, Place, check, main
 
 
 def help_on_commands():
@@ -59,6 +62,24 @@ def args_of(settings):
     return [x for k, v in settings.items() for x in ("--set", f"{k}={v}")]
 
 
+def on_a_terminal(p, *args):
+    lead, end = pty.openpty()
+    child = subprocess.Popen([BSTUNE, *args], env={**p.env, "TERM": "xterm"}, cwd=p.path, stdin=end, stdout=end, stderr=end,
+                             start_new_session=True)
+    os.close(end)
+    said = b""
+    while True:
+        try:
+            some = os.read(lead, 65536)
+        except OSError:  # the last one has closed it
+            break
+        if not some:
+            break
+        said += some
+    os.close(lead)
+    return child.wait(timeout=60), said.decode(errors="replace")
+
+
 def a_finished_run_is_not_resumed():
     with Place() as p:
         r = p.start("r", max_epochs=1, warmup_epochs=0).end()
@@ -67,6 +88,9 @@ def a_finished_run_is_not_resumed():
             rc, out, err = p.cli("run", "--headless", "--resume", "--run-dir", r.dir, *more)
             check(rc == 0 and "r has finished: 1 epochs, 20 updates" in out and not err, f"{more}: {rc} {out}{err}")
             check(f"--resume --run-dir {r.dir} --set max_epochs=2\n" in out, out)
+        # On a terminal it is a line, not a console over a run that is over.
+        rc, said = on_a_terminal(p, "run", "--resume", "--run-dir", str(r.dir))
+        check(rc == 0 and "r has finished: 1 epochs, 20 updates" in said and "\033" not in said, f"{rc} {said!r}")
         check({x.name: x.stat().st_mtime_ns for x in r.dir.iterdir()} == before, "something was written")
         rc, out, err = p.cli("run", "--headless", "--resume", "--run-dir", r.dir, "--set", "max_epochs=2")
         check(rc == 0 and r.metrics()[-1]["update"] == 40, f"{rc} {out}{err}")
@@ -77,6 +101,49 @@ def a_finished_run_is_not_resumed():
         s.end()
         rc, out, err = p.cli("run", "--headless", "--resume", "--run-dir", s.dir)
         check(rc == 0 and "finished" not in out and s.metrics()[-1]["update"] == 80, f"{rc} {out}{err}")
+
+
+def resume_keeps_to_the_preset_and_the_folder():
+    """quickstart-text-1 is no run of quickstart, and neither is one that lives in another folder."""
+    with Place() as p:
+        far = p.start("quickstart-7", max_epochs=4000)
+        far.wait_update(1)
+        home, p.path = p.path, p.path / "else"
+        other = p.path / "runs" / "quickstart-text-1"
+        other.mkdir(parents=True)
+        (other / "run.json").write_text(json.dumps({"name": other.name, "dir": str(other), "started": 4e9, "state": "done"}))
+        rc, out, err = p.cli("run", "quickstart", "--headless", "--resume")
+        check(rc == 4 and "no run of quickstart under runs/ to resume" in err, f"{rc} {out}{err}")
+        p.path = home
+        far.ctl("stop")
+        far.end()
+
+
+def what_is_missing_is_named():
+    with Place() as p:
+        r = p.start("r", max_epochs=1, warmup_epochs=0).end()
+        alone = p.path / "alone"
+        alone.mkdir()
+        shutil.copy(r.dir / "journal.jsonl", alone)
+        rc, out, err = p.cli("run", alone / "journal.jsonl", "--headless")
+        check(rc == 2 and "alone/preset.yaml: is not there; a journal is repeated with the preset.yaml of its run" in err, f"{rc} {err}")
+        rc, out, err = p.cli("run", "--headless", "--resume", "--run-dir", alone)
+        check(rc == 2 and "preset.yaml: is not there, so nobody knows what to resume" in err, f"{rc} {err}")
+        (r.dir / "preset.yaml").unlink()
+        rc, out, err = p.cli("journal", r.dir, "--export-preset", "mine.yaml")
+        check(rc == 1 and "preset.yaml: is not there" in err and not (p.path / "mine.yaml").exists(), f"{rc} {err}")
+        # A file that cannot be made is called what it was asked for as.
+        r = p.start("s", max_epochs=1, warmup_epochs=0).end()
+        for args in (("journal", r.dir, "--export-preset", "no/such.yaml"),
+                     ("lrfind", "quickstart", *args_of(TINY), "--jsonl", "no/such.yaml")):
+            rc, out, err = p.cli(*args)
+            check(rc == 1 and err == f"bstune {args[0]}: no/such.yaml: No such file or directory\n", f"{args}: {rc} {err!r}")
+        # A key that nobody set is called what did.
+        slow = p.cli("preset", "show", "quickstart")[1].replace("warmup_epochs: 1\n", "warmup_epochs: 5\n")
+        (p.path / "slow.yaml").write_text(slow)
+        for args, said in ((("quickstart", "--epochs", "1"), "--epochs 1"), (("./slow.yaml",), "--epochs 5, as by default")):
+            rc, out, err = p.cli("sweep", "--headless", *args)
+            check(rc == 2 and "max_epochs" not in err and err.startswith(f"{said}: error: warmup_epochs: "), f"{args}: {rc} {err}")
 
 
 def what_has_no_room_is_said_at_the_start():
@@ -195,6 +262,6 @@ def refusals_are_json_where_it_was_asked_for():
 
 
 main(help_on_commands, bare_words, a_verb_names_itself_once, a_finished_run_is_not_resumed,
-     what_has_no_room_is_said_at_the_start, a_preset_taken_up_live_meets_the_rules_of_a_start,
+     resume_keeps_to_the_preset_and_the_folder, what_is_missing_is_named, what_has_no_room_is_said_at_the_start, a_preset_taken_up_live_meets_the_rules_of_a_start,
      a_rate_for_another_optimizer_is_remarked_on, paths_are_short, data_that_have_to_be_given_say_how,
      a_warmup_that_is_over_says_what_to_do, refusals_are_json_where_it_was_asked_for)

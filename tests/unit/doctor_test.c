@@ -31,15 +31,16 @@ static void put(const char *device, const char *file, const char *text)
     bst_free(dir);
 }
 
-static struct bst_doctor *examine_with(const char *nvml, const char *preset, const char *set)
+static struct bst_doctor *examine_sets(const char *nvml, const char *preset,
+                                       const char *const *sets, int n_sets)
 {
     struct bst_doctor *d = bst_xalloc(sizeof *d);
     struct bst_preset_errors errs;
     const struct bst_doctor_cfg cfg = {.presets = env,
                                        .nets = &net_table,
                                        .preset = preset,
-                                       .sets = &set,
-                                       .n_sets = set ? 1 : 0,
+                                       .sets = sets,
+                                       .n_sets = n_sets,
                                        .nvml = nvml,
                                        .root = root};
     bst_preset_errors_init(&errs);
@@ -47,6 +48,11 @@ static struct bst_doctor *examine_with(const char *nvml, const char *preset, con
         fail_msg("%s", bst_err_text());
     bst_preset_errors_fini(&errs);
     return d;
+}
+
+static struct bst_doctor *examine_with(const char *nvml, const char *preset, const char *set)
+{
+    return examine_sets(nvml, preset, &set, set ? 1 : 0);
 }
 
 static struct bst_doctor *examine(const char *nvml, const char *preset)
@@ -95,6 +101,42 @@ static void a_gpu_that_is_asked_for_is_missing(void **state)
     must_be(d, "data", BST_FINDING_OK, "to train on");
     assert_true(d->n_missing >= 2);
     bst_free(d);
+}
+
+/* What changes nothing is told of a preset for GPUs as of one for the processor, here or not. */
+static void keys_of_another_optimizer_are_told(void **state)
+{
+    static const char *const backends[] = {"devices.backend=cpu", "devices.backend=cuda"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *sets[] = {backends[i], "beta1=0.8"};
+        struct bst_doctor *d = examine_sets(NOWHERE, "quickstart", sets, 2);
+        must_be(d, "preset", BST_FINDING_NONE, "beta1 is no setting of sgd, and changes nothing");
+        bst_free(d);
+    }
+    const char *capture[] = {"devices.backend=cuda", "devices.capture=true"};
+    struct bst_doctor *d = examine_sets(NOWHERE, "quickstart", capture, 2);
+    assert_null(find(d, "preset"));
+    bst_free(d);
+}
+
+/* devices.count is the whole run's: two such machines may have together what one has not. */
+static void a_run_over_several_machines_is_no_lack_of_one(void **state)
+{
+    const char *sets[] = {"devices.backend=cuda", "devices.count=2"};
+    (void)state;
+    put("0000:3b:00.0", "vendor", "0x10de\n");
+    put("0000:3b:00.0", "class", "0x030200\n");
+    struct bst_doctor *d = examine_sets(NOWHERE, "quickstart", sets, 2);
+    must_be(d, "GPU", BST_FINDING_MISSING,
+            "asks for 2 in all (devices.count), 1 is on the bus: enough "
+            "as one of 2 such machines");
+    bst_free(d);
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    d = examine_sets(NOWHERE, "quickstart", sets, 2);
+    must_be(d, "GPU", BST_FINDING_OK, "1 on the bus; quickstart asks for 2 in all");
+    bst_free(d);
+    unsetenv("SLURM_STEP_NUM_TASKS");
 }
 
 /* A network card of NVIDIA's and another maker's display are no GPUs of NVIDIA's. */
@@ -225,7 +267,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_gpu_nothing_of_it_is_missing),
         cmocka_unit_test(a_gpu_that_is_asked_for_is_missing),
+        cmocka_unit_test(keys_of_another_optimizer_are_told),
         cmocka_unit_test(what_is_on_the_bus_needs_its_driver),
+        cmocka_unit_test(a_run_over_several_machines_is_no_lack_of_one),
         cmocka_unit_test(devices_are_told_by_uuid),
         cmocka_unit_test(data_that_are_not_here_are_missing),
         cmocka_unit_test(data_that_cannot_be_used_are_bad),

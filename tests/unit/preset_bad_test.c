@@ -46,6 +46,18 @@ static const struct {
     {"a: \"x",
      "p.yaml:1:6: error: found unexpected end of stream (while scanning a quoted scalar that "
      "began on line 1)\n"},
+    {"a: [",
+     "p.yaml:1:5: error: did not find expected node content (while parsing a flow node that "
+     "began on line 1)\n"},
+    {"a: [\n\n  \n",
+     "p.yaml:1:5: error: did not find expected node content (while parsing a flow node that "
+     "began on line 1)\n"},
+    {"seed: 1\na: {b: \xc3\xa4\n",
+     "p.yaml:2:9: error: did not find expected ',' or '}' (while parsing a flow mapping that "
+     "began on line 2)\n"},
+    {"a: \"x\n",
+     "p.yaml:1:6: error: found unexpected end of stream (while scanning a quoted scalar that "
+     "began on line 1)\n"},
     {"\tname: x\n",
      "p.yaml:1:1: error: found character that cannot start any token (while scanning for "
      "the next token that began on line 1)\n"},
@@ -300,8 +312,8 @@ static const struct {
     {"warmup_epoch: 4\nlr_scheduler: noam\n",
      "p.yaml:1:1: error: unknown key 'warmup_epoch'; did you mean 'warmup_epochs'?\n"},
     {"lr_scheduler: noam\nseed: [\n",
-     "p.yaml:3:1: error: did not find expected node content (while parsing a flow node "
-     "that began on line 3)\n"},
+     "p.yaml:2:8: error: did not find expected node content (while parsing a flow node "
+     "that began on line 2)\n"},
 };
 
 static void every_bad_file_is_told_what_is_wrong(void **state)
