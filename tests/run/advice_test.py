@@ -24,6 +24,20 @@ def advice_is_given_and_nothing_done():
         r.end(75)
 
 
+def what_is_over_is_not_proposed():
+    """A longer warm-up is advised while it lasts; behind it the remark stays, and nothing is armed by it."""
+    with Place() as p:
+        r = p.start("r", **COLD)
+        until(lambda: [m for m in r.metrics("advice") if m["code"] == "BST-807"], "the advice on the warm-up")
+        check([m["change"] for m in r.metrics("advice") if m["code"] == "BST-807"] == ["warmup =5%"], f"{r.metrics('advice')}")
+        over = lambda: [m for m in r.metrics() if m["epoch"] > 0.6]
+        until(over, "the warm-up's end")
+        r.wait_update(r.metrics()[-1]["update"] + 20)
+        check([a["change"] for a in r.status()["advice"] if a["code"] == "BST-807"] in ([""], [None]), f"{r.status()['advice']}")
+        r.send(15)
+        r.end(75)
+
+
 def none_is_none():
     with Place() as p:
         r = p.start("r", "--advise", "off", **COLD)
@@ -64,4 +78,4 @@ def autopilot_acts_and_gives_way():
 
 
 if __name__ == "__main__":
-    main(advice_is_given_and_nothing_done, none_is_none, a_remark_that_is_advice_is_said_once, autopilot_acts_and_gives_way)
+    main(advice_is_given_and_nothing_done, what_is_over_is_not_proposed, none_is_none, a_remark_that_is_advice_is_said_once, autopilot_acts_and_gives_way)

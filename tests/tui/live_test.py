@@ -151,6 +151,27 @@ def several_presses_and_none():
         assert len(s.lines("journal.jsonl")) == 1
 
 
+def warned_before_it_is_done():
+    """A tenth more than a warm-up of a tenth of the run: said with the proposal, not by the advisor after it."""
+    with Session(warmup_epochs=400, max_epochs=4000) as s:
+        t = s.t
+        press(t, "w", "warm-up 400 ep → 440 ep")
+        t.expect("BST-807 warm-up outside 5 to 10 % of the run")
+        # Another kind of change waits for this one.
+        t.send("]")
+        t.expect("then lr *1.1")
+        armed = time.monotonic()
+        t.wait(lambda: time.monotonic() - armed > 0.4, "0.4 s")
+        t.send("y")
+        t.expect("peak 0.1 → 0.11")
+        t.send("\x1b")
+        s.goes_on()
+        entry = s.lines("journal.jsonl")[0]
+        assert entry["command"] == "warmup +10%" and entry["text"].startswith("warm-up 400 ep → 440 ep"), f"{entry}"
+        assert "BST-807" in entry["text"] and len(s.lines("journal.jsonl")) == 1, f"{entry}"
+        assert not [m for m in s.lines("metrics.jsonl") if m["type"] == "advice"], "it was said already"
+
+
 def preset_as_one_change():
     with Session(120, 40) as s:
         t = s.t
@@ -457,7 +478,7 @@ def an_old_notice_is_no_news():
 
 
 if __name__ == "__main__":
-    run([twenty_percent, several_presses_and_none, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
+    run([twenty_percent, several_presses_and_none, warned_before_it_is_done, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
          search_is_cancelled, rate_by_a_key, keys_of_ones_own,
          outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run,
          a_start_that_fails, idle_bytes, a_language_model, an_old_notice_is_no_news])
