@@ -77,5 +77,18 @@ def autopilot_acts_and_gives_way():
         r.end(75)
 
 
+def of_two_the_worse_comes_first():
+    """An unscaled rate and a warm-up too short, both known at once."""
+    with Place() as p:
+        r = p.start("r", "--autopilot", **{**COLD, "global_batch_size": 64, "lr_scaling": "none", "lr_base_batch_size": 4})
+        until(lambda: applied(r, "autopilot"), "a change by autopilot")
+        codes = [a["code"] for a in r.metrics("advice")][:2]
+        check(codes == ["BST-206", "BST-807"], f"{codes}")
+        check(applied(r, "autopilot")[0]["command"] == "lr *4", f"{r.journal()}")
+        r.send(15)
+        r.end(75)
+
+
 if __name__ == "__main__":
-    main(advice_is_given_and_nothing_done, what_is_over_is_not_proposed, none_is_none, a_remark_that_is_advice_is_said_once, autopilot_acts_and_gives_way)
+    main(advice_is_given_and_nothing_done, what_is_over_is_not_proposed, none_is_none, a_remark_that_is_advice_is_said_once,
+         autopilot_acts_and_gives_way, of_two_the_worse_comes_first)
