@@ -17,12 +17,13 @@
 
 enum { UPDATES = 9, SPLIT_AT = 5 /* another one from this update on */, CALLS = 192 };
 
-static void machine(const char *fail)
+static void machine(const char *fail, uint64_t seed)
 {
     struct fake_settings s;
 
     fake_settings_env(&s);
     s.devices = FAKE_DEVICES_MAX;
+    s.seed = seed;
     s.hang_ms = 20000;
     s.quiet = true;
     s.leaks = false;
@@ -39,6 +40,7 @@ struct crew {
     /* On process 0. */
     void (*play)(struct crew *crew, struct bst_trainer *t);
     void (*meanwhile)(struct crew *crew); /* NULL: nothing */
+    atomic_int taking;                    /* so many were asked to be taken */
     uint32_t hash[UPDATES + 1];           /* after so many updates; 0: not asked */
     double norm[UPDATES], loss[UPDATES];
     int done;
@@ -172,6 +174,7 @@ static enum bst_err ahead_once(struct crew *crew, struct bst_trainer *t)
         const int next = crew->done + bst_trainer_sent(t);
         const bool full = bst_trainer_sent(t) > bst_trainer_late(t);
         if (full || next == UPDATES || (next == SPLIT_AT && bst_trainer_sent(t))) {
+            atomic_store(&crew->taking, crew->done + 1);
             BST_TRY(bst_trainer_take(t, &r));
             take_down(crew, &r);
             continue;
@@ -196,7 +199,8 @@ static void ahead(struct crew *crew, struct bst_trainer *t)
     note(crew, ahead_once(crew, t));
     if (crew->err && bst_trainer_intact(t))
         hash_now(crew, t);
-    if ((crew->err == BST_E_LIBRARY || crew->err == BST_E_NOMEM) && bst_trainer_intact(t))
+    /* Once more where it is said by the next update, too. */
+    for (int i = 0; i < 2 && crew->err == BST_E_LIBRARY && bst_trainer_intact(t); i++)
         note(crew, ahead_once(crew, t));
     if (!crew->err)
         hash_now(crew, t);
@@ -212,7 +216,7 @@ static const struct crew *whole_of(int ranks)
 
     if (w->done)
         return w;
-    machine("");
+    machine("", 0);
     cfg.ranks = ranks;
     cfg.capture = true;
     struct bst_trainer *t = train_open(&cfg);
@@ -248,7 +252,7 @@ static void the_same_bits_however_ranks_are_spread(void **state)
             char what[80];
 
             whole_of(c.ranks);
-            machine("");
+            machine("", 0);
             run(&c);
             assert_int_equal(c.err, BST_OK);
             assert_int_equal(c.done, UPDATES);
@@ -270,7 +274,7 @@ static void several_processes_send_ahead_as_one_does(void **state)
     struct crew c = {.n_processes = 2, .ranks = 2, .play = updates_are_sent_ahead};
 
     (void)state;
-    machine("");
+    machine("", 0);
     run(&c);
 }
 
@@ -325,7 +329,7 @@ static void a_failure_of_process_0_alone_is_nobody_elses(void **state)
         struct crew c = {.n_processes = 2, .ranks = ranks, .play = with_failures};
 
         whole_of(ranks);
-        machine("");
+        machine("", 0);
         run(&c);
         if (c.err)
             fail_msg("%d ranks: %s", ranks, c.text);
@@ -344,15 +348,11 @@ struct class
 };
 
 static const struct class classes[] = {
-    {"cudaMemcpyAsync", "701", BST_E_LIBRARY},
-    {"cudaEventRecordWithFlags", "304", BST_E_LIBRARY},
-    {"ncclAllReduce", "2", BST_E_LIBRARY},
-    {"ncclAllReduce", "late=2", BST_E_LIBRARY},
-    {"ncclBroadcast", "3", BST_E_LIBRARY},
-    {"cudaMemcpyAsync", "late=700", BST_E_CONTEXT},
-    {"cudaStreamWaitEvent", "lost", BST_E_DEVICE},
+    {"cudaMemcpyAsync", "701", BST_E_LIBRARY},      {"ncclAllReduce", "2", BST_E_LIBRARY},
+    {"ncclAllReduce", "late=2", BST_E_LIBRARY},     {"ncclBroadcast", "late=2", BST_E_LIBRARY},
+    {"cudaMemcpyAsync", "late=700", BST_E_CONTEXT}, {"cudaStreamWaitEvent", "lost", BST_E_DEVICE},
 };
-enum { N_CLASSES = sizeof classes / sizeof *classes, PLACES = 3 };
+enum { N_CLASSES = sizeof classes / sizeof *classes, PLACES = 4 };
 
 static unsigned long count_of(const struct fake_call_count *calls, int n, const char *name, int d)
 {
@@ -363,13 +363,13 @@ static unsigned long count_of(const struct fake_call_count *calls, int n, const 
 }
 
 /* The run ends with what the device had, or goes on as if nothing had been. */
-static void check_failure(const struct class *class, int device, unsigned long nth)
+static void check_failure(const struct class *class, int device, unsigned long nth, uint64_t seed)
 {
     struct crew c = {.n_processes = 2, .ranks = 2, .play = ahead};
     char fail[80];
 
     snprintf(fail, sizeof fail, "%s@%d:%lu:%s", class->call, device, nth, class->what);
-    machine(fail);
+    machine(fail, seed);
     run(&c);
     if (fake_hits() == 0)
         return; /* it was not called that often this time */
@@ -380,19 +380,21 @@ static void check_failure(const struct class *class, int device, unsigned long n
     must_be_as_whole(&c, fail);
 }
 
-/* Calls of the opening and the close are left out: what fails there is another matter. */
-static void a_failure_on_any_process_is_all_ones(void **state)
+/* One after the other from the middle on, where updates are on their way: so each kind of work that
+ * a call is made for has its turn, and in another order of the streams each, on devices that are
+ * behind. */
+static void a_failure_on_any_process_is_everybodys(void **state)
 {
     static struct fake_call_count opened[CALLS], all[CALLS];
     struct crew c = {.n_processes = 2, .ranks = 2, .play = updates_are_sent_ahead};
 
     (void)state;
     whole_of(2);
-    machine("");
+    machine("", 0);
     run(&c);
     const int n_opened = fake_calls_get(opened, CALLS);
     c = (struct crew){.n_processes = 2, .ranks = 2, .play = ahead};
-    machine("");
+    machine("", 0);
     run(&c);
     const int n_all = fake_calls_get(all, CALLS);
     for (int i = 0; i < N_CLASSES; i++)
@@ -403,8 +405,71 @@ static void a_failure_on_any_process_is_all_ones(void **state)
                 fail_msg("%s on device %d: %lu calls, %lu of them to open", classes[i].call, device,
                          to, from);
             for (int k = 0; k < PLACES; k++)
-                check_failure(&classes[i], device, from + 1 + (to - from) * (unsigned)k / PLACES);
+                check_failure(&classes[i], device, (from + to) / 2 + (unsigned)k, (uint64_t)k);
         }
+}
+
+/* --- what rank 0 has made has happened, on all --- */
+
+enum { WAITED = 2, HELD = 2 };
+
+static void some_on_their_way(struct crew *crew, struct bst_trainer *t)
+{
+    struct bst_update_result r;
+
+    for (int i = 0; i < WAITED + HELD && !crew->err; i++) {
+        const struct bst_update_req req = req_of(i);
+        fake_hold(i >= WAITED);
+        note(crew,
+             i < WAITED ? bst_trainer_update(t, &req, NULL, &r) : bst_trainer_send(t, &req, NULL));
+        if (!crew->err && i < WAITED)
+            take_down(crew, &r);
+    }
+    fake_hold(false);
+    while (!crew->err && bst_trainer_sent(t)) {
+        note(crew, bst_trainer_take(t, &r));
+        if (!crew->err)
+            take_down(crew, &r);
+    }
+    if (bst_trainer_intact(t))
+        hash_now(crew, t);
+    crew->intact = bst_trainer_intact(t);
+}
+
+static void waited_for_and_one_more(struct crew *crew, struct bst_trainer *t)
+{
+    struct bst_update_result r;
+
+    for (int i = 0; i <= WAITED && !crew->err; i++) {
+        const struct bst_update_req req = req_of(i);
+        note(crew, bst_trainer_update(t, &req, NULL, &r));
+    }
+}
+
+/* Device 1 is lost with the first update's result on the way back, another one behind it. */
+static void an_update_that_rank_0_alone_has_made_counts(void **state)
+{
+    struct fake_call_count *calls = calloc(CALLS, sizeof *calls);
+    struct crew c = {.n_processes = 2, .ranks = 2, .play = waited_for_and_one_more};
+    char fail[80];
+
+    (void)state;
+    whole_of(2);
+    machine("", 0);
+    run(&c);
+    const int n = fake_calls_get(calls, CALLS);
+    snprintf(fail, sizeof fail, "cudaMemcpyAsync@1:%lu:late=700",
+             count_of(calls, n, "cudaMemcpyAsync", 1));
+    free(calls);
+    c = (struct crew){.n_processes = 2, .ranks = 2, .play = some_on_their_way};
+    machine(fail, 0);
+    run(&c);
+    assert_int_equal(fake_hits(), 1);
+    assert_int_equal(c.err, BST_E_CONTEXT);
+    assert_int_equal(c.done, WAITED + 1);
+    assert_true(c.loss[WAITED] == 0); /* the other's part of it is not known */
+    assert_true(c.intact && c.hash[c.done]);
+    must_be_as_whole(&c, fail);
 }
 
 /* --- a process that is lost --- */
@@ -419,16 +484,17 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t bytes)
     return __real_connect(fd, to, bytes);
 }
 
-/* The devices are in a collective by then that does not end by itself. */
+enum { STUCK_AT = 3 }; /* the update whose gradients are never summed up */
+
+/* Its result is being waited for, and nothing else. */
 static void cut_the_lifeline(struct crew *crew)
 {
-    (void)crew;
-    while (fake_hits() == 0)
+    while (atomic_load(&crew->taking) <= STUCK_AT)
         sched_yield();
     shutdown(atomic_load(&lifeline_fd), SHUT_RDWR);
 }
 
-/* In devices.timeout's time the fakes would call it a deadlock, and the device lost. */
+/* Long before devices.timeout, which is longer than this test may take. */
 static void whoever_waits_for_a_process_that_is_lost_goes_on(void **state)
 {
     struct fake_call_count *calls = calloc(CALLS, sizeof *calls);
@@ -437,11 +503,11 @@ static void whoever_waits_for_a_process_that_is_lost_goes_on(void **state)
 
     (void)state;
     whole_of(2);
-    machine("");
+    machine("", 0);
     run(&c);
     const int n = fake_calls_get(calls, CALLS);
     snprintf(fail, sizeof fail, "ncclAllReduce@1:%lu:hang",
-             count_of(calls, n, "ncclAllReduce", 1) + 4);
+             count_of(calls, n, "ncclAllReduce", 1) + STUCK_AT + 1);
     free(calls);
     c = (struct crew){.n_processes = 2,
                       .ranks = 2,
@@ -449,12 +515,13 @@ static void whoever_waits_for_a_process_that_is_lost_goes_on(void **state)
                       .loses = true,
                       .play = ahead,
                       .meanwhile = cut_the_lifeline};
-    machine(fail);
+    machine(fail, 0);
     run(&c);
     assert_int_equal(c.err, BST_E_PEER);
     assert_string_equal(c.text, "process 1 of this run has ended or cannot be reached any more");
     assert_true(c.intact);
-    assert_true(c.done < UPDATES && c.hash[c.done]);
+    assert_int_equal(c.done, STUCK_AT);
+    assert_true(c.hash[c.done]);
     must_be_as_whole(&c, "without process 1");
 }
 
@@ -471,7 +538,8 @@ int main(void)
         cmocka_unit_test(the_same_bits_however_ranks_are_spread),
         cmocka_unit_test(several_processes_send_ahead_as_one_does),
         cmocka_unit_test(a_failure_of_process_0_alone_is_nobody_elses),
-        cmocka_unit_test(a_failure_on_any_process_is_all_ones),
+        cmocka_unit_test(a_failure_on_any_process_is_everybodys),
+        cmocka_unit_test(an_update_that_rank_0_alone_has_made_counts),
         cmocka_unit_test(whoever_waits_for_a_process_that_is_lost_goes_on),
     };
 

@@ -161,7 +161,7 @@ static void go(struct process *p)
     if (p->process) {
         keep(p, bst_cluster_gather(p->c, &mine, all, sizeof mine));
     } else {
-        while (!p->err) {
+        while (!p->err && !fake_mpi_aborted(1)) {
             sched_yield();
             keep(p, bst_cluster_check(p->c));
         }

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/comm/lifeline.h"
 
@@ -32,7 +33,8 @@ static struct sockaddr_in shown_at[ADDRESSES];
 static int silent_fd, babbling_fd, nobody_fd; /* nobody's is not listened at */
 static atomic_int asked[16];                  /* connections, by last byte */
 static atomic_int last_fd;                    /* that went to process 0 */
-static atomic_int rogue_fd;                   /* -1: none is to come */
+static atomic_int n_babbled;
+static atomic_int rogue_fd; /* -1: none is to come */
 
 static void show(int i, const char *address, unsigned flags)
 {
@@ -97,6 +99,9 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t bytes)
         if (atomic_load(&rogue_fd) == 0)
             atomic_store(&rogue_fd, come_as_a_rogue(to, bytes));
         atomic_store(&last_fd, fd);
+        /* It is not the first that says anything. */
+        while (atomic_load(&n_babbled) < atomic_load(&asked[BABBLING]))
+            sched_yield();
         return __real_connect(fd, to, bytes);
     }
 }
@@ -108,8 +113,9 @@ static void *babble(void *arg)
 
     (void)arg;
     while ((fd = accept(babbling_fd, NULL, NULL)) >= 0) {
+        /* Left open: an end that is closed takes what it has said with it. */
         send(fd, noise, sizeof noise, MSG_NOSIGNAL);
-        close(fd);
+        atomic_fetch_add(&n_babbled, 1);
     }
     return NULL;
 }
@@ -212,13 +218,21 @@ static void close_all(void)
         bst_lifeline_close(processes[i].l);
 }
 
+static void wait_for_loss(void)
+{
+    const double until = bst_clock_now() + 60;
+
+    while (!losses(0, 1) && bst_clock_now() < until)
+        sched_yield();
+    assert_int_equal(losses(0, 1), 1);
+}
+
 /* A connection was made if its breaking is noticed. */
 static void break_and_notice(void)
 {
     assert_int_equal(losses(0, 1), 0);
     shutdown(atomic_load(&last_fd), SHUT_RDWR);
-    while (!losses(0, 1))
-        sched_yield();
+    wait_for_loss();
     assert_string_equal(lost_why, "");
 }
 
@@ -305,8 +319,7 @@ static void leaving_waits_for_process_0(void **state)
     open_all(2);
     atomic_store(&has_gone, false);
     assert_int_equal(pthread_create(&thread, NULL, leave_main, &seconds), 0);
-    while (!losses(0, 1))
-        sched_yield();
+    wait_for_loss();
     assert_string_equal(lost_why, "no answer");
     for (int i = 0; i < 20; i++) /* it has all the occasion */
         sched_yield();
@@ -324,8 +337,7 @@ static void leaving_does_not_wait_for_ever(void **state)
     (void)state;
     open_all(2);
     leave_main(&seconds);
-    while (!losses(0, 1))
-        sched_yield();
+    wait_for_loss();
     close_all();
 }
 
