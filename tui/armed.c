@@ -317,13 +317,16 @@ static void describe(const struct bst_reply *r, const char *command, char *out, 
 static void say_applied(struct tui_model *m, const struct bst_reply *r)
 {
     char what[300], text[TUI_TEXT];
+    /* "back to update 13; ", of a rewind */
+    const char *end = strncmp(r->text, "back to ", 8) ? NULL : strstr(r->text, "; ");
+    int back = end ? (int)(end + 2 - r->text) : 0;
     describe(r, m->armed.wish.text, what, sizeof what);
     tui_coded(r->code, r->text[0] ? r->text : m->armed.wish.text, text);
     /* With a code there is more to say than when: a paused run, for one. */
     if (r->code[0] || !what[0] || !r->effective_update)
         tui_say(m, TUI_GOOD, "%s", text);
     else
-        tui_say(m, TUI_GOOD, "%s in force since update %llu", what,
+        tui_say(m, TUI_GOOD, "%.*s%s in force since update %llu", back, r->text, what,
                 (unsigned long long)r->effective_update);
 }
 

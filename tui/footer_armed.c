@@ -52,6 +52,21 @@ static void add_notes(struct bst_sb *out, const struct bst_reply *r)
         bst_sb_addf(out, "  BST-%d %s", r->notes[i], bst_diag_find(r->notes[i])->title);
 }
 
+/* Of the trainer's own words what is neither the values, which stand here already, nor a note: that
+ * a rewind drops updates, or that 20 was perhaps meant as 20 %. */
+static void add_remarks(struct bst_sb *out, const struct bst_reply *r)
+{
+    for (const char *part = r->n_changes ? r->text : ""; *part;) {
+        const char *end = strstr(part, "; ");
+        size_t n = end ? (size_t)(end - part) : strlen(part);
+        const char *arrow = strstr(part, " → ");
+        bool values = arrow && arrow < part + n;
+        if (!values && strncmp(part, "BST-", 4))
+            bst_sb_addf(out, "  %.*s", (int)n, part);
+        part += n + (end ? 2 : 0);
+    }
+}
+
 static void add_waiting(struct bst_sb *out, const struct tui_armed *a)
 {
     char text[TUI_TEXT];
@@ -78,6 +93,7 @@ static void add_proposal(const struct tui_model *m, struct bst_sb *out)
     if (!r->n_changes)
         bst_sb_addf(out, "%s%s: %s", gap, a->wish.text, r->text[0] ? r->text : "changes nothing");
     add_notes(out, r);
+    add_remarks(out, r);
     add_waiting(out, a);
     /* Last, as what may be cut. */
     if (r->memory_planned.valid) {

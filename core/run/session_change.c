@@ -178,11 +178,12 @@ static void add_plan(const struct bst_proposal *p, struct bst_sb *out)
 void bst_session_describe(const struct bst_session *s, const struct bst_proposal *p,
                           struct bst_sb *out)
 {
+    uint64_t since = s->at.update - s->held_at.update;
     if (p->cmd.rewind)
         bst_sb_addf(out,
                     "back to update %" PRIu64 ": weights and metrics of the %" PRIu64
-                    " updates since are dropped; ",
-                    s->held_at.update, s->at.update - s->held_at.update);
+                    " update%s since are dropped; ",
+                    s->held_at.update, since, since == 1 ? "" : "s");
     add_plan(p, out);
     if (p != s->pending)
         bst_session_hint_rewind(s, p, out);

@@ -473,6 +473,11 @@ static void answer(struct fake *f, const char *text, bool dry)
             refuse(r, "BST-220", "there is no change to undo");
         else
             set_batch(f, r, f->old_batch, dry);
+        if (r->ok && cmd.rewind)
+            snprintf(r->text, sizeof r->text,
+                     dry ? "back to update 800: weights and metrics of the 1 update since are "
+                           "dropped; batch 307 → 256"
+                         : "back to update 800; batch 307 → 256");
     } else if (cmd.kind == BST_COMMAND_PRESET) {
         change(r, "global_batch_size", "256", "2048");
         change(r, "learning_rate", "0.1", "0.4");
