@@ -125,7 +125,7 @@ static int draw_ticks(const struct tui_axis *x, struct tui_area a, int from, int
         if (at < next || at + n > limit)
             continue;
         tui_put(a, at, row, TUI_DIM, x->label[i]);
-        next = at + n + 2;
+        next = at + n + 1;
     }
     return next;
 }

@@ -162,6 +162,7 @@ static void any_size_draws(void **state)
         f.symbols = (enum tui_chart_symbols)(k % 3);
         f.ascii = f.symbols == TUI_DOTS_ASCII;
         struct tui_chart c = {.x1 = k % 5 ? 199 : 0,
+                              .x2 = k % 4 ? 0 : 300 * unit(),
                               .log = k % 2,
                               .empty = "nothing",
                               .from_zero = k % 3 == 0,
@@ -210,6 +211,45 @@ static void the_axis_below_always_says_where(void **state)
                         fail_msg("width %d unit %d: %g to %g", w, u, end[0], end[1]);
                     tui_frame_fini(&f);
                 }
+}
+
+/* What lies ahead of the window has the last two fifths, however long it is, behind a double line;
+ * a window that is most of it anyway keeps its scale. Each round value has its label. */
+static void what_lies_ahead_has_its_part(void **state)
+{
+    static const struct {
+        double x1, x2;
+        int line; /* the column of the double line; 0: there is none */
+        const char *label[2];
+    } cases[] = {
+        {0.0433, 0, 0, {"0.01", "0.02"}},
+        {10, 1000, 36, {"5", "500"}},
+        {10, 12.5, 46, {"5", "12"}},
+        {10, 10.1, 0, {"5", "10"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double end[] = {0, cases[i].x1};
+        struct tui_frame f;
+        struct bst_sb text;
+        struct tui_chart c = {.x1 = cases[i].x1, .x2 = cases[i].x2, .n_series = 1};
+        tui_frame_init(&f, 58, 8);
+        c.series[0] = (struct tui_series){ends, end, 2, TUI_TRAIN, 1, 0, true};
+        tui_chart_draw(&c, tui_area_all(&f));
+        int line = 0;
+        for (int x = 0; x < f.w; x++)
+            if (f.cells[f.w + x].ch == L'║')
+                line = x;
+        if (line < cases[i].line - 1 || line > cases[i].line + 1)
+            fail_msg("%g to %g: the line is at %d, not %d", end[1], c.x2, line, cases[i].line);
+        bst_sb_init(&text, 10000);
+        tui_frame_text(&f, &text);
+        for (int k = 0; k < 2; k++)
+            if (!strstr(text.data, cases[i].label[k]))
+                fail_msg("no label %s:\n%s", cases[i].label[k], text.data);
+        bst_sb_fini(&text);
+        tui_frame_fini(&f);
+    }
 }
 
 static void a_missing_value_is_seen(void **state)
@@ -316,6 +356,7 @@ int main(void)
         cmocka_unit_test(ticks_are_round),
         cmocka_unit_test(any_size_draws),
         cmocka_unit_test(the_axis_below_always_says_where),
+        cmocka_unit_test(what_lies_ahead_has_its_part),
         cmocka_unit_test(a_missing_value_is_seen),
         cmocka_unit_test(numbers_read_well),
         cmocka_unit_test(a_long_update_is_told),
