@@ -56,6 +56,7 @@ struct asking {
     uint64_t id;
     bool waits_said, flight_said,
         shows;      /* shows: a line of its own search's progress stands on the terminal */
+    char said[256]; /* of the progress, last */
     bool cancelled; /* the search is asked to end; its answer says that it has */
     int not_begun;  /* statuses in a row that know nothing of it, once an end was asked for */
 };
@@ -111,6 +112,17 @@ static bool end_search(struct asking *a, const struct bst_status *s)
     return ++a->not_begun < 2;
 }
 
+/* One line that is written over on a terminal; elsewhere a line each. */
+static void show_progress(struct asking *a, const char *text)
+{
+    a->shows = isatty(STDERR_FILENO);
+    if (a->shows)
+        fprintf(a->c->err, "\r%-78.78s", text);
+    else if (strcmp(text, a->said))
+        tui_print(a->c->err, "%s\n", text);
+    snprintf(a->said, sizeof a->said, "%s", text);
+}
+
 static void say_status(struct asking *a, const struct bst_status *s)
 {
     const char *word = tui_verb_at(a->c->cli->verb)->word;
@@ -128,9 +140,8 @@ static void say_status(struct asking *a, const struct bst_status *s)
                   "bstune %s: %s: waits for the search that is on (%s); `bstune ctl %s cancel` "
                   "ends it\n",
                   word, s->run, s->search[0] ? s->search : "it has just begun", s->run);
-    } else if (s->you_search && s->search[0] && !a->cancelled && isatty(STDERR_FILENO)) {
-        fprintf(a->c->err, "\r%-78.78s", s->search);
-        a->shows = true;
+    } else if (s->you_search && s->search[0] && !a->cancelled) {
+        show_progress(a, s->search);
     }
     fflush(a->c->err);
 }

@@ -160,30 +160,16 @@ static enum bst_err load_init(struct bst_session *s)
     return BST_OK;
 }
 
-/* What stands behind "BST-605: ", and the code before that; "" and the text where there is none. */
-static const char *split_code(const char *text, char code[8])
-{
-    code[0] = '\0';
-    if (strncmp(text, "BST-", 4) != 0 || strspn(text + 4, "0123456789") != 3 ||
-        strncmp(text + 7, ": ", 2) != 0)
-        return text;
-    bst_copy_text(code, 8, text);
-    return text + 9;
-}
-
 static void say_notes(struct bst_session *s, const struct bst_sb *notes)
 {
     char line[400];
     for (const char *p = notes->data; *p;) {
         size_t n = strcspn(p, "\n");
-        int64_t number = 0;
-        char code[8];
+        const char *text = line;
         bst_copy_text(line, n + 1 < sizeof line ? n + 1 : sizeof line, p);
         p += n + (p[n] == '\n');
-        const char *text = split_code(line, code);
-        if (!*code || !bst_int_parse(code + 4, &number))
-            number = BST_DIAG_NONE;
-        bst_session_note(s, (enum bst_diag)number, "%s", text);
+        enum bst_diag code = bst_session_code_of(BST_DIAG_NONE, &text);
+        bst_session_note(s, code, "%s", text);
     }
 }
 
@@ -503,7 +489,7 @@ static int end_failed(struct bst_session *s, enum bst_err err)
     drop_waiting(s, why);
     bst_session_fault_end(s, err, why, sizeof why);
     char code[8];
-    bst_copy_text(s->status.note, sizeof s->status.note, split_code(why, code));
+    bst_copy_text(s->status.note, sizeof s->status.note, bst_session_split_code(why, code));
     bst_copy_text(s->status.note_code, sizeof s->status.note_code, code);
     bst_session_phase(s, BST_PHASE_FAILED);
     bst_fail(err, "%s", why);

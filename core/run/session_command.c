@@ -119,8 +119,10 @@ static void change(struct bst_session *s, const struct bst_inbound *in,
             return; /* whoever confirms frees it */
     }
     if (err) {
+        const char *text = why;
         bst_copy_text(why, sizeof why, bst_err_text());
-        refuse(s, in, p->refused, why);
+        enum bst_diag code = bst_session_code_of(p->refused, &text);
+        refuse(s, in, code, text);
     }
     bst_free(p);
 }

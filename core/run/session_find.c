@@ -209,7 +209,9 @@ enum bst_err bst_session_find(struct bst_session *s)
         bst_session_find_drop(s, "search cancelled; the run is as it was");
         return BST_OK;
     }
-    bst_copy_text(said.text, sizeof said.text, bst_err_text());
+    const char *text = bst_err_text();
+    said.code = bst_session_code_of(said.code, &text);
+    bst_copy_text(said.text, sizeof said.text, text);
     if (!said.code && err == BST_E_NOMEM)
         said.code = BST_DIAG_OUT_OF_MEMORY;
     settle(s, "refused", &said);

@@ -157,6 +157,11 @@ void bst_session_publish(struct bst_session *s, bool now);
 /* A message of the trainer's own: log, metrics, clients, status. */
 void bst_session_note(struct bst_session *s, enum bst_diag code, const char *fmt, ...)
     BST_PRINTF(3, 4);
+/* What stands behind "BST-605: ", and the code before that; "" and the text where there is none. */
+const char *bst_session_split_code(const char *text, char code[8]);
+/* The code of an error: `known`, or, where there is none, the one that its text begins with. *text
+ * goes on behind that, since the code is said beside it. */
+enum bst_diag bst_session_code_of(enum bst_diag known, const char **text);
 /* The same of what the journal records: not once more in the metrics. */
 void bst_session_note_journalled(struct bst_session *s, enum bst_diag code, const char *text);
 /* Of what the run ends with: not in the log, where whoever ends the process says it. */

@@ -158,6 +158,7 @@ def its_place_is_taken():
         check(rc == 0 and "no folder" in out and "1970" not in out, out)
         rc, reply = r.ctl("batch", "=50")
         check(rc == 1 and reply["outcome"] == "refused" and reply["code"] == "BST-609", f"{reply}")
+        check("BST-" not in reply["text"], f"the code is said twice: {reply}")
         rc, reply = r.ctl("checkpoint")
         check(rc == 1 and "is a file now" in reply["text"], f"{reply}")
         check(r.dir.read_text() == "precious", "the file was written to")

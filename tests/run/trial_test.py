@@ -119,6 +119,8 @@ def interrupted_it_is_cancelled():
             more = ("lr", "*0.5", "--updates", 300) if verb[0] == "trial" else ()
             process, said = spawn(p, *verb[:1], r.dir, *verb[1:], *more)
             searching(r, f"{verb} is on")
+            if "lrfind" in verb:  # how far it is, in lines where no terminal is
+                until(lambda: "\nlrfind: pass 1/1, update " in "\n" + said() and "\r" not in said(), "its progress")
             process.send_signal(sig)
             check(process.wait(timeout=60) == 1 and "BST-317" in said() and "the run is as it was" in said(), said())
             r.end()
