@@ -13,7 +13,7 @@ A single run is one draw. So from PyTorch's gradients 200 further runs a point a
 answered by the rule of core/tune/noise.c (drawn_answer below): how often that interval holds φ, which is known there exactly.
 
 With --csv each row is added to FILE as it is measured, and what FILE has already is not measured again; the table printed at
-the end is of all its rows."""
+the end is of all its rows. --grid 32x72,32x117 draws runs of these PARTS and UPDATES from what --products kept, and no more."""
 import argparse
 import csv
 import json
@@ -185,13 +185,13 @@ def short(x):
 
 
 def table(rows):
-    print("| weights | PyTorch | bstune | interval | holds it | drawn runs: inside, answered, within 4× |")
-    print("|---|---|---|---|---|---|")
+    print("| weights | batch, updates | PyTorch | bstune | interval | holds it | drawn: inside | answered | within 4× |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for r in rows:
         known = r["state"] == "known"
         holds = known and float(r["low"]) <= float(r["torch_scale"]) <= float(r["high"])
-        drawn = ", ".join(f"{100 * int(r['drawn_' + c]) / int(r['drawn']):.0f} %" for c in ("inside", "known", "narrow"))
-        print(f"| {r['point']} | {short(r['torch_scale'])} | "
+        drawn = " | ".join(f"{100 * int(r['drawn_' + c]) / int(r['drawn']):.0f} %" for c in ("inside", "known", "narrow"))
+        print(f"| {r['point']} | {int(r['parts']) * int(r['micro'])}, {r['updates']} | {short(r['torch_scale'])} | "
               + (f"{short(r['scale'])} | {short(r['low'])} to {short(r['high'])}" if known else f"unknown | {r['state']}")
               + f" | {'yes' if holds else 'no' if known else ''} | {drawn} |")
     answered = [r for r in rows if r["state"] == "known"]
@@ -205,6 +205,18 @@ def table(rows):
     print(line)
 
 
+def grid(args):
+    """The drawn runs alone, of every point whose products were kept, at other batches and lengths."""
+    print("| weights | PyTorch | batch, updates | inside | answered | within 4× |\n|---|---|---|---|---|---|")
+    for kept in sorted(pathlib.Path(args.products).glob(f"*-{args.count}x{args.micro}.npy")):
+        gram = np.load(kept)
+        phi = scale_of(gram, args.micro)[2]
+        for way in args.grid.split(","):
+            args.parts, args.updates = map(int, way.split("x"))
+            shares = " | ".join(f"{100 * n / SIMULATED:.1f} %" for n in draw_runs(gram, args, phi))
+            print(f"| {kept.stem.rsplit('-', 1)[0]} | {short(phi)} | {args.parts * args.micro}, {args.updates} | {shares} |", flush=True)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("weights", nargs="*")
@@ -216,7 +228,11 @@ def main():
     p.add_argument("--products", help="folder that keeps the inner products of PyTorch's gradients, 8 MB a point")
     p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     p.add_argument("--threads", type=int, default=0)
+    p.add_argument("--grid", help="PARTSxUPDATES,...: the drawn runs alone, from what --products has")
     args = p.parse_args()
+    if args.grid:
+        grid(args)
+        return
     rows = rows_of(args.csv)
     have = {(r["point"], *(int(r[k]) for k in ("micro", "count", "parts", "updates"))) for r in rows}
     for number, (point, weights) in enumerate(points(args.weights)):
