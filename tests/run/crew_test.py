@@ -146,12 +146,11 @@ def a_process_that_does_not_answer_is_waited_for_no_longer_than_was_said():
 
 def a_process_that_goes_leaves_process_0_the_time_to_save():
     with Place() as place:
-        want = alone(place, "one", 2, max_epochs=6)
-        two = Crew(place, "two", [{**TINY, "devices.timeout": 2, "max_epochs": 6}] * 2)
+        want = alone(place, "one", 2, max_epochs=12)
+        two = Crew(place, "two", [{**TINY, "devices.timeout": 2, "max_epochs": 12}] * 2)
         two.wait_update(5)
         lead = two.lead()
-        os.kill(lead, signal.SIGSTOP)
-        until(lambda: "it waits for process 0" in two.said(), "process 1 to go")
+        stop_in_an_update(two, lead)
         check("BST-710: no answer from the other processes for 2 s; process 0 saves what there is, and --resume goes on from it"
               in two.said(), f"it did not say why first: {two.said()}")
         check(two.process.poll() is None and stopped(lead), f"process 0 was ended: {two.said()}")
@@ -161,6 +160,18 @@ def a_process_that_goes_leaves_process_0_the_time_to_save():
         check(notes and "saved at update" in notes[0]["text"], f"no note: {notes} {two.said()}")
         Crew(place, "two", [None] * 2, "--resume").end()
         check(two.weights() == want.weights(), "resumed after that, the run came to other weights")
+
+
+def stop_in_an_update(crew, lead):
+    """Between two requests a follower waits for as long as process 0 likes: once more, a few updates on."""
+    for _ in range(20):
+        os.kill(lead, signal.SIGSTOP)
+        try:
+            return until(lambda: "it waits for process 0" in crew.said(), "process 1 to go", 10)
+        except Fail:
+            os.kill(lead, signal.SIGCONT)
+            crew.wait_update(crew.status()["update"] + 2)
+    raise Fail(f"process 1 never waited for process 0's part: {crew.said()}")
 
 
 def stopped(pid):
