@@ -1,5 +1,5 @@
 /* What the nets over sequences share: their sizes as the configuration gives them, checked, and the
- * names of their blocks. */
+ * names of their blocks. Any thread. */
 #ifndef NET_SEQ_H
 #define NET_SEQ_H
 

@@ -1,7 +1,7 @@
 /* A change on its way: armed by a key or a typed command, worked out by the trainer as a dry run,
  * applied by y, dropped by Esc or by itself. Never acts on a proposal that the person has not had
  * time to see. One is armed at a time; what is asked for meanwhile waits behind it, and nothing is
- * dropped without a word. */
+ * dropped without a word. One thread. */
 #ifndef TUI_ARMED_H
 #define TUI_ARMED_H
 

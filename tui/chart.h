@@ -1,5 +1,5 @@
 /* A chart in an area: axes with readable labels, lines, marks, gaps. Draws from callbacks, so that
- * a run of a million updates needs no copy. No terminal. */
+ * a run of a million updates needs no copy. No terminal; one thread. */
 #ifndef TUI_CHART_H
 #define TUI_CHART_H
 

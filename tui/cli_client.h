@@ -1,4 +1,4 @@
-/* A verb's talk with a trainer: opened, waited for, closed. */
+/* A verb's talk with a trainer: opened, waited for, closed. One thread. */
 #ifndef TUI_CLI_CLIENT_H
 #define TUI_CLI_CLIENT_H
 

@@ -1,4 +1,5 @@
-/* The parts of `bstune run`: the trainer in this process, or spawned with a console on it. */
+/* The parts of `bstune run`: the trainer in this process, or spawned with a console on it. One
+ * thread. */
 #ifndef TUI_CLI_RUN_H
 #define TUI_CLI_RUN_H
 
@@ -26,10 +27,9 @@ struct tui_run {
     const char *own_set,
         *own_said; /* one that an option stands for, and what to call it; or NULL */
     char init[BST_PRESET_PATH + 8];
-    const char *journal; /* of the run that this one repeats; NULL: none */
-    char first[64];      /* command that a resume starts with; "" none */
-    struct bst_cluster
-        *crew; /* the run's processes, where a launcher has started several; or NULL */
+    const char *journal;      /* of the run that this one repeats; NULL: none */
+    char first[64];           /* command that a resume starts with; "" none */
+    struct bst_cluster *crew; /* the run's processes, of which a launcher started several; NULL */
 };
 
 /* The PRESET operand with --set and --init, and with `last` (NULL: none) as a --set behind them,

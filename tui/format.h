@@ -17,10 +17,10 @@ void tui_percent(struct bst_metric m, char out[TUI_NUM]);            /* 0…1: "
 void tui_percent1(struct bst_metric m, char out[TUI_NUM]);           /* "86.1 %", "n/a" */
 /* "1234", "12.3k", "1.23M": at most five columns. */
 void tui_count(double v, char out[TUI_NUM]);
-/* "1.2/8.0 GiB" in the larger one's unit; either may be n/a. */
 /* What keeps the trainer from answering: "the update in flight takes about 40s, 12s of it are
  * over"; false when it is nothing, or will soon be over. */
 bool tui_in_flight(const struct bst_status *s, char *out, size_t room);
+/* "1.2/8.0 GiB" in the larger one's unit; either may be n/a. */
 void tui_of_bytes(struct bst_metric part, struct bst_metric whole, char out[2 * TUI_NUM]);
 void tui_bytes(struct bst_metric m, char out[TUI_NUM]); /* "1.23 GiB", "n/a" */
 void tui_span(struct bst_metric seconds, char out[TUI_NUM]);

@@ -1,5 +1,5 @@
 /* What the console says where it cannot draw: one line now and then, no escapes, no carriage
- * return. */
+ * return. One thread. */
 #ifndef TUI_LINES_H
 #define TUI_LINES_H
 

@@ -1,5 +1,5 @@
 /* The console over any source of facts: tui_console() is this over a live run, tests have their
- * own. */
+ * own. One thread. */
 #ifndef TUI_OVER_H
 #define TUI_OVER_H
 

@@ -1,4 +1,5 @@
-/* What a pane is: one file that exports one const entry, listed in tui/panes.c. */
+/* What a pane is: one file that exports one const entry, listed in tui/panes.c. One
+ * thread. */
 #ifndef TUI_PANE_H
 #define TUI_PANE_H
 

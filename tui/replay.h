@@ -1,4 +1,4 @@
-/* A link (tui/link.h) over the files of a run, played as they grew. */
+/* A link (tui/link.h) over the files of a run, played as they grew. One thread. */
 #ifndef TUI_REPLAY_H
 #define TUI_REPLAY_H
 

@@ -191,11 +191,11 @@ struct bst_backend {
     enum bst_err (*import_plain)(struct bst_be *be, const struct bst_param_slot *slot,
                                  const double *in, void *at);
 
-    /* Flat work over `bytes` of a block (whole reals). */
+    /* Flat work over `bytes` of a block (whole reals).
+     * dst = srcs[0] + srcs[1] + … in that order (the all-reduce's arithmetic); dst may be one of
+     * them. */
     enum bst_err (*sum)(struct bst_be *be, void *dst, const void *const *srcs, int n_srcs,
                         size_t bytes);
-    /* dst = srcs[0] + srcs[1] + … in that order (the all-reduce's arithmetic); dst may be one of
-     * them. */
     enum bst_err (*scale)(struct bst_be *be, void *dst, double factor, size_t bytes);
     enum bst_err (*copy)(struct bst_be *be, void *dst, const void *src, size_t bytes);
     /* Σ x² in double, the same for the same thread count; NaN and Inf come through. */

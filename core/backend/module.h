@@ -1,7 +1,7 @@
 /* A backend as a loadable module: what bstune gives it and gets from it. The module is built with
  * bstune, from one tree; it is found beside the program or in its library folder, and refused where
  * it is of another build. The errors, the log and the memory of both are bstune's: a module has
- * none of its own. */
+ * none of its own. Any thread. */
 #ifndef BST_BACKEND_MODULE_H
 #define BST_BACKEND_MODULE_H
 

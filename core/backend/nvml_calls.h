@@ -8,13 +8,14 @@
 
 typedef void *nvml_handle;
 
-enum { /* nvmlReturn_t */
-       NVML_OK = 0,
-       NVML_NO_PERMISSION = 4,
-       NVML_DRIVER_NOT_LOADED = 9,
-       NVML_GPU_IS_LOST = 15,
-       NVML_OPERATING_SYSTEM = 17,
-       NVML_VERSION_MISMATCH = 18,
+/* nvmlReturn_t */
+enum {
+    NVML_OK = 0,
+    NVML_NO_PERMISSION = 4,
+    NVML_DRIVER_NOT_LOADED = 9,
+    NVML_GPU_IS_LOST = 15,
+    NVML_OPERATING_SYSTEM = 17,
+    NVML_VERSION_MISMATCH = 18,
 };
 
 enum {

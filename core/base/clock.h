@@ -1,5 +1,5 @@
 /* Time. Deadlines, rates and ETAs use the monotonic clock; wall time goes only into logs. A test
- * may replace both (bst_clock_fake). */
+ * may replace both (bst_clock_fake). Any thread. */
 #ifndef BST_BASE_CLOCK_H
 #define BST_BASE_CLOCK_H
 

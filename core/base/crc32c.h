@@ -1,4 +1,5 @@
-/* CRC-32C (Castagnoli), chained: crc = bst_crc32c(crc, more, n), starting at 0. */
+/* CRC-32C (Castagnoli), chained: crc = bst_crc32c(crc, more, n), starting at 0. Pure; any
+ * thread. */
 #ifndef BST_BASE_CRC32C_H
 #define BST_BASE_CRC32C_H
 

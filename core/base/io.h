@@ -1,5 +1,5 @@
 /* Files: whole writes, whole reads with a cap, durable replacement. Every open for writing is
- * O_NOFOLLOW|O_CLOEXEC. Errors are BST_E_IO with path and errno's words. */
+ * O_NOFOLLOW|O_CLOEXEC. Errors are BST_E_IO with path and errno's words. Any thread. */
 #ifndef BST_BASE_IO_H
 #define BST_BASE_IO_H
 

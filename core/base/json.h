@@ -1,5 +1,6 @@
 /* Writing one JSON value into a string buffer. Locale-proof; strings are escaped and cleaned of
- * invalid UTF-8; a double that is not finite is written as null. Reading is jansson's work. */
+ * invalid UTF-8; a double that is not finite is written as null. Reading is jansson's work.
+ * Caller's storage; one thread. */
 #ifndef BST_BASE_JSON_H
 #define BST_BASE_JSON_H
 

@@ -13,21 +13,22 @@
 
 #define BST_TENSOR_MAX_RANK 8
 
-enum bst_dtype { /* F32 … BF16 can be read as numbers; the others are only known by name and size */
-                 BST_DT_F32,
-                 BST_DT_F64,
-                 BST_DT_F16,
-                 BST_DT_BF16,
-                 BST_DT_I64,
-                 BST_DT_I32,
-                 BST_DT_I16,
-                 BST_DT_I8,
-                 BST_DT_U64,
-                 BST_DT_U32,
-                 BST_DT_U16,
-                 BST_DT_U8,
-                 BST_DT_BOOL,
-                 BST_DT_N
+/* F32 … BF16 can be read as numbers; the others are only known by name and size. */
+enum bst_dtype {
+    BST_DT_F32,
+    BST_DT_F64,
+    BST_DT_F16,
+    BST_DT_BF16,
+    BST_DT_I64,
+    BST_DT_I32,
+    BST_DT_I16,
+    BST_DT_I8,
+    BST_DT_U64,
+    BST_DT_U32,
+    BST_DT_U16,
+    BST_DT_U8,
+    BST_DT_BOOL,
+    BST_DT_N
 };
 const char *bst_dtype_name(enum bst_dtype t);
 size_t bst_dtype_bytes(enum bst_dtype t);

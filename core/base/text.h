@@ -1,5 +1,6 @@
 /* Text from outside made safe to show: control characters, invalid UTF-8, bidi and zero-width
- * characters become visible escapes. Everything that reaches a terminal or a log passes here. */
+ * characters become visible escapes. Everything that reaches a terminal or a log passes here. Pure;
+ * any thread. */
 #ifndef BST_BASE_TEXT_H
 #define BST_BASE_TEXT_H
 

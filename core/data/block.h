@@ -1,4 +1,5 @@
-/* A counted block of memory that grows and is kept for reuse. Internal to core/data. */
+/* A counted block of memory that grows and is kept for reuse. Its owner's thread. Internal
+ * to core/data. */
 #ifndef BST_DATA_BLOCK_H
 #define BST_DATA_BLOCK_H
 

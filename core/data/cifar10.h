@@ -1,4 +1,4 @@
-/* One file of CIFAR-10's binary version. Internal to core/data. */
+/* One file of CIFAR-10's binary version. One thread. Internal to core/data. */
 #ifndef BST_DATA_CIFAR10_H
 #define BST_DATA_CIFAR10_H
 

@@ -19,8 +19,8 @@
  *              separator, target, end, with labels on target and end alone.
  *   TRANSLATE  source and end | start and target; the labels are target and end.
  *   MASKED     CLS A SEP B SEP with a part of the tokens hidden | segments, 0 for A and 1 for B;
- * the labels are the tokens that were hidden (Devlin et al. 2019), `pair` whether B is from
- *              elsewhere. */
+ *              the labels are the tokens that were hidden (Devlin et al. 2019), `pair` whether B
+ *              is from elsewhere. */
 #define BST_TOKEN_IGNORED BST_LABEL_IGNORED
 enum { BST_DATA_STREAMS = BST_MAX_STREAMS };
 

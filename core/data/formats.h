@@ -1,5 +1,5 @@
-/* The rows of the table in formats.c; each is defined by the file of its name. Internal to
- * core/data. */
+/* The rows of the table in formats.c; each is defined by the file of its name. Const; any
+ * thread. Internal to core/data. */
 #ifndef BST_DATA_FORMATS_H
 #define BST_DATA_FORMATS_H
 

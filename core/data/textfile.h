@@ -1,5 +1,5 @@
 /* A whole UTF-8 text file in memory, without the byte order mark that some editors begin it with.
- * Errors name file, line and offset. Internal to core/data. */
+ * Errors name file, line and offset. One thread at a time. Internal to core/data. */
 #ifndef BST_DATA_TEXTFILE_H
 #define BST_DATA_TEXTFILE_H
 

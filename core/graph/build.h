@@ -1,4 +1,5 @@
-/* Private to core/graph: how the builders (build.c, build_seq.c) add to a graph and report. */
+/* Private to core/graph: how the builders (build.c, build_seq.c) add to a graph and report. One
+ * thread. */
 #ifndef BST_GRAPH_BUILD_H
 #define BST_GRAPH_BUILD_H
 

@@ -1,4 +1,5 @@
-/* Graph → program: differentiate, fuse, describe, insert reorders, plan memory. */
+/* Graph → program: differentiate, fuse, describe, insert reorders, plan memory. On the thread
+ * that the backend's context belongs to. */
 #ifndef BST_GRAPH_COMPILE_H
 #define BST_GRAPH_COMPILE_H
 

@@ -1,5 +1,5 @@
 /* What the compiler asks of a backend, as a table handed in, so that core/graph knows no backend.
- */
+ * On the context's thread. */
 #ifndef BST_GRAPH_DESCRIBE_H
 #define BST_GRAPH_DESCRIBE_H
 

@@ -1,5 +1,5 @@
-/* Builders for nets over sequences, [N, T, D] (graph.h). As there: a value's number, or -1 once
- * anything failed. */
+/* Builders for nets over sequences, [N, T, D] (graph.h). As there: one thread; a value's number,
+ * or -1 once anything failed. */
 #ifndef BST_GRAPH_GRAPH_SEQ_H
 #define BST_GRAPH_GRAPH_SEQ_H
 

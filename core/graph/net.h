@@ -1,5 +1,5 @@
 /* A net by name: what nets/ hands to core/run through tui/main.c. The table is const and listed by
- * hand in nets/nets.c. */
+ * hand in nets/nets.c. Any thread. */
 #ifndef BST_GRAPH_NET_H
 #define BST_GRAPH_NET_H
 

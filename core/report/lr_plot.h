@@ -1,4 +1,4 @@
-/* The LR range test as a picture. */
+/* The LR range test as a picture. One thread. */
 #ifndef BST_REPORT_LR_PLOT_H
 #define BST_REPORT_LR_PLOT_H
 

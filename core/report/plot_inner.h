@@ -1,4 +1,4 @@
-/* What the files of the plot share: what was added, in order. */
+/* What was added to a plot, in order. Private to plot*.c; the plot's thread. */
 #ifndef BST_REPORT_PLOT_INNER_H
 #define BST_REPORT_PLOT_INNER_H
 

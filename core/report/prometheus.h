@@ -1,5 +1,5 @@
 /* Where a run stands, in Prometheus's text format, for the textfile collector of its node exporter
- * or any other that reads it. Base units; what is not known has no line. */
+ * or any other that reads it. Base units; what is not known has no line. Any thread. */
 #ifndef BST_REPORT_PROMETHEUS_H
 #define BST_REPORT_PROMETHEUS_H
 

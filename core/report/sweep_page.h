@@ -1,5 +1,5 @@
 /* The report of a batch sweep: one HTML page that needs no other file, its plots also as SVG and
- * PNG, its table also as CSV. */
+ * PNG, its table also as CSV. One thread. */
 #ifndef BST_REPORT_SWEEP_PAGE_H
 #define BST_REPORT_SWEEP_PAGE_H
 

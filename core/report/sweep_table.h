@@ -1,4 +1,4 @@
-/* What a batch sweep has come to, as a table for people and as JSON. */
+/* What a batch sweep has come to, as a table for people and as JSON. Any thread. */
 #ifndef BST_REPORT_SWEEP_TABLE_H
 #define BST_REPORT_SWEEP_TABLE_H
 

@@ -1,6 +1,6 @@
 /* TensorBoard event files: records of protocol buffers (tensorflow/core/util/event.proto), each
  * framed by its length and masked CRC-32C (tensorflow/core/lib/io/record_writer). The step is the
- * number of samples, so that runs of different batches lie over each other. */
+ * number of samples, so that runs of different batches lie over each other. One thread. */
 #ifndef BST_REPORT_TENSORBOARD_H
 #define BST_REPORT_TENSORBOARD_H
 

@@ -15,7 +15,7 @@
 #include "core/tune/split.h"
 #include "core/tune/trial.h"
 
-struct bst_find { /* what both need */
+struct bst_find { /* what every search needs */
     struct bst_trainer *trainer;
     int ranks;
     struct bst_update_req req; /* position, rate and the rest; batch and micro_batches are those in

@@ -1,4 +1,5 @@
-/* What the searches share: beginning and ending one. */
+/* What the searches share: beginning and ending one. Private to find*.c; the thread that searches.
+ */
 #ifndef BST_RUN_FIND_INNER_H
 #define BST_RUN_FIND_INNER_H
 

@@ -1,6 +1,6 @@
 /* The past of a run, read from its files (metrics.jsonl, journal.jsonl), which is what the console
  * draws: the trainer pays nothing for a viewer. Grows as the files grow; a replay reads the same
- * files. */
+ * files. One thread each. */
 #ifndef BST_RUN_HISTORY_H
 #define BST_RUN_HISTORY_H
 

@@ -1,4 +1,5 @@
-/* What a journal comes to: the changes that still count, for a resume and for repeating a run. */
+/* What a journal comes to: the changes that still count, for a resume and for repeating a run.
+ * Pure; any thread. */
 #ifndef BST_RUN_JOURNAL_CHANGES_H
 #define BST_RUN_JOURNAL_CHANGES_H
 

@@ -50,9 +50,11 @@ enum bst_advise {
     BST_ADVISE(X)
 #undef X
 };
-enum bst_measure { /* of the noise scale */
+
+/* Of the noise scale. */
+enum bst_measure {
 #define X(name, text) BST_MEASURE_##name,
-                   BST_MEASURES(X)
+    BST_MEASURES(X)
 #undef X
 };
 

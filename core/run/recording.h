@@ -1,8 +1,8 @@
 /* recording.jsonl: what a run's status was over its time, for a replay of its screens. One object a
  * line, {"t":…,"set":{…}}: the run's own time in seconds, and the keys of the status (status.h)
  * that have become others since the line before; {"whole":true} where nothing before counts. Often
- * at first, then less: at least every 0.5 s, at most every 10. The trainer writes, a replay reads.
- */
+ * at first, then less: at least every 0.5 s, at most every 10. The trainer writes, a replay reads;
+ * each on one thread. */
 #ifndef BST_RUN_RECORDING_H
 #define BST_RUN_RECORDING_H
 

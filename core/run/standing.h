@@ -1,6 +1,7 @@
 /* Where a run stands that nobody trains now, from what its folder holds: the one place that decides
  * it, for the command line, exports and the console alike. run.json says how it ended, status.json
- * where it was when that was last written, metrics.jsonl what came after. Nothing is made up. */
+ * where it was when that was last written, metrics.jsonl what came after. Nothing is made up. Any
+ * thread. */
 #ifndef BST_RUN_STANDING_H
 #define BST_RUN_STANDING_H
 

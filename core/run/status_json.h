@@ -1,5 +1,5 @@
 /* The parts of status.h that hand a parsed JSON value on; within core/run only, so that jansson
- * stays out of the consoles. */
+ * stays out of the consoles. Any thread. */
 #ifndef BST_RUN_STATUS_JSON_H
 #define BST_RUN_STATUS_JSON_H
 

@@ -32,8 +32,7 @@ struct bst_cluster;
 
 struct bst_train_cfg { /* fixed at the start; strings borrowed for the trainer's life */
     const struct bst_net *net;
-    struct bst_net_cfg
-        net_cfg; /* height, width, in_channels, classes of 0: as the data have them */
+    struct bst_net_cfg net_cfg; /* height, width, in_channels, classes of 0: the data's */
     const struct bst_backend *backend;
     int ranks;                   /* of the whole run */
     struct bst_cluster *cluster; /* NULL: all are this process's; else dealt in equal parts */
@@ -68,12 +67,11 @@ struct bst_update_req { /* {batch, micro_batches} other than the split in force:
     double lr, momentum, weight_decay;
     bool nesterov;
     double label_smoothing;
-    double max_grad_norm; /* 0: no clipping this time */
-    double
-        momentum_factor; /* multiplies v before the update (momentum correction); 0 or 1: nothing */
-    uint64_t update;     /* 1-based number of this update, for the trace; 0: not in the trace */
-    bool only_matmul;    /* bench: convolutions and linear layers alone; no state moves */
-    bool noise;          /* measure the gradient of a part too; changes no number of the update */
+    double max_grad_norm;   /* 0: no clipping this time */
+    double momentum_factor; /* multiplies v beforehand (momentum correction); 0 or 1: nothing */
+    uint64_t update;        /* 1-based number of this update, for the trace; 0: not in the trace */
+    bool only_matmul;       /* bench: convolutions and linear layers alone; no state moves */
+    bool noise; /* measure the gradient of a part too; changes no number of the update */
 };
 
 struct bst_update_result {

@@ -99,9 +99,8 @@ struct bst_advisor {
     int evals_without_best, n_evals;
     double best_accuracy;
     double step; /* rate × gradient norm / weight norm of the whole net, smoothed; 0: unknown */
-    double layer_small,
-        layer_large;        /* least and greatest gradient / weight of a layer; 0 unknown */
-    uint64_t layers_update; /* that they are of */
+    double layer_small, layer_large; /* least and greatest gradient / weight of one; 0: unknown */
+    uint64_t layers_update;          /* that they are of */
     char layer_small_name[64], layer_large_name[64];
     double unequal; /* slowest rank over the mean, smoothed; 0: unknown */
     struct bst_noise_answer noise;

@@ -1,4 +1,5 @@
-/* The list of what a plan changes, for people: one line a preset key that differs. */
+/* The list of what a plan changes, for people: one line a preset key that differs. Pure; any
+ * thread. */
 #ifndef BST_TUNE_PLAN_CHANGES_H
 #define BST_TUNE_PLAN_CHANGES_H
 

@@ -68,8 +68,7 @@ struct bst_schedule_spec {
     struct bst_interval warmup;
     int n_milestones;
     double milestones[BST_MILESTONES_MAX]; /* epochs */
-    double pct, div,
-        final_div; /* one-cycle; 0 is PyTorch's 0.3, 25, 1e4. pct gives way to warmup */
+    double pct, div, final_div; /* one-cycle; 0: PyTorch's 0.3, 25, 1e4. warmup goes before pct */
 };
 
 const char *bst_schedule_name(enum bst_schedule_kind kind);

@@ -38,8 +38,7 @@ struct bst_sweep_row {
     double samples_to_target; /* where the evaluations cross the target, in a straight line between
                                  two; NaN unless every run came to it */
     double seconds_to_target; /* there; the median */
-    double
-        efficiency; /* least samples_to_target of all rows / this row's: what a sample is worth */
+    double efficiency;        /* of a sample: least samples_to_target of all rows / this one's */
     /* An epoch's time over the fastest row's, less one: the mean of the logarithm over the seeds
      * that both have, for what else a machine does changes more between seeds than within one. */
     double slower;

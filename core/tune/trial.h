@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 enum {
-    BST_TRIAL_PARTS =
-        24, /* of the samples; the later half is compared, the earlier is the way in */
+    BST_TRIAL_PARTS = 24, /* of the samples; the later half is compared, the earlier leads in */
     BST_TRIAL_LEAST = 48, /* updates */
     BST_TRIAL_MOST = 100000,
 };
