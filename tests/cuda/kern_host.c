@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/backend/cuda/kern_body.h"
+#include "core/backend/cuda/kern_update_body.h"
 #include "tests/fakes/fake.h"
 
 enum { GROUP = KERN_GROUP };
@@ -146,19 +147,19 @@ static void cast(enum kern_type type, const struct kern_cast *a)
 
 static void max_pool(enum kern_type type, const struct kern_max_pool *a)
 {
-    for (int64_t n = 0; n < a->n; n++)
-        for (int y = 0; y < a->oh; y++)
-            for (int x = 0; x < a->ow; x++)
-                for (int c = 0; c < a->c; c++)
+    for (int64_t n = 0; n < a->w.n; n++)
+        for (int y = 0; y < a->w.oh; y++)
+            for (int x = 0; x < a->w.ow; x++)
+                for (int c = 0; c < a->w.c; c++)
                     kern_max_pool_at(a, type, n, y, x, c);
 }
 
 static void max_pool_bwd(enum kern_type type, const struct kern_max_pool_bwd *a)
 {
-    for (int64_t n = 0; n < a->n; n++)
-        for (int y = 0; y < a->ih; y++)
-            for (int x = 0; x < a->iw; x++)
-                for (int c = 0; c < a->c; c++)
+    for (int64_t n = 0; n < a->w.n; n++)
+        for (int y = 0; y < a->w.ih; y++)
+            for (int x = 0; x < a->w.iw; x++)
+                for (int c = 0; c < a->w.c; c++)
                     kern_max_pool_bwd_at(a, type, n, y, x, c);
 }
 

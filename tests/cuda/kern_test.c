@@ -338,8 +338,9 @@ static void pooling_rounds_once(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct kern_max_pool f = {NULL, NULL, p.bytes[0], 2, 17, 9, 7, 5, 4, 3, 2, 1};
-        struct kern_max_pool_bwd b = {NULL, p.bytes[0], NULL, 2, 17, 9, 7, 5, 4, 3, 2, 1};
+        const struct kern_windows w = {2, 17, 9, 7, 5, 4, 3, 2, 1};
+        struct kern_max_pool f = {NULL, NULL, p.bytes[0], w};
+        struct kern_max_pool_bwd b = {NULL, p.bytes[0], NULL, w};
 
         fill(&p, half_types[i], (uint64_t)i);
         f.x = p.in[0], f.y = p.out[0];

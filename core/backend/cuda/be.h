@@ -198,6 +198,13 @@ static inline size_t cuda_round_up(size_t bytes)
     return (bytes + CUDA_ALIGNMENT - 1) / CUDA_ALIGNMENT * CUDA_ALIGNMENT;
 }
 
+/* Scratch for a reduction's partial sums, two a column: [chunks][2][width], fp32; what follows them
+ * is aligned. `chunks` is kern_chunks()'s. */
+static inline size_t cuda_partial_bytes(int chunks, int64_t width)
+{
+    return cuda_round_up((size_t)chunks * 2 * (size_t)width * sizeof(float));
+}
+
 static inline void cuda_set_precision(struct bst_be *be, enum bst_precision p)
 {
     be->type = p == BST_PRECISION_FP16 ? KERN_F16 : p == BST_PRECISION_BF16 ? KERN_BF16 : KERN_F32;

@@ -21,7 +21,7 @@ static int64_t rows_of(const struct cuda_form *f)
 
 static size_t partial_bytes(const struct cuda_handle *h)
 {
-    return cuda_round_up((size_t)h->chunks * 2 * (size_t)h->form.c * sizeof(float));
+    return cuda_partial_bytes(h->chunks, h->form.c);
 }
 
 /* All activations lie alike, without padding. */

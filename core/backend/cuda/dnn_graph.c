@@ -1,7 +1,5 @@
 #include "core/backend/cuda/dnn_make.h"
 
-#include <string.h>
-
 #include "core/base/alloc.h"
 
 enum { MOST_CONFIGS = 96, MOST_NOTES = 32 };
@@ -26,18 +24,14 @@ enum bst_err cuda_dnn_fail(cudnnStatus_t status, const char *what)
 
 static void keep_failure(struct cuda_dnn_graph *g, cudnnStatus_t status, const char *what)
 {
-    if (status == CUDNN_STATUS_SUCCESS || g->err)
+    if (status == CUDNN_STATUS_SUCCESS || g->first.err)
         return;
-    g->err = cuda_dnn_fail(status, what);
-    strncpy(g->text, bst_err_text(), sizeof g->text - 1);
+    g->first = bst_err_keep(cuda_dnn_fail(status, what));
 }
 
 static void push(cudnnBackendDescriptor_t **list, int *n, int *room, cudnnBackendDescriptor_t d)
 {
-    if (*n == *room) {
-        *room = *room ? 2 * *room : 16;
-        *list = bst_xrealloc(*list, (size_t)*room, sizeof **list);
-    }
+    *list = bst_xgrow(*list, *n, room, sizeof **list);
     (*list)[(*n)++] = d;
 }
 
@@ -55,7 +49,7 @@ void cuda_dnn_set(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d,
                   cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
                   const void *values, const char *what)
 {
-    if (!g->err)
+    if (!g->first.err)
         keep_failure(g, cudnnBackendSetAttribute(d, name, type, n, values), what);
 }
 
@@ -70,7 +64,7 @@ void cuda_dnn_set_tensor(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d,
 
 void cuda_dnn_finish(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what)
 {
-    if (!g->err)
+    if (!g->first.err)
         keep_failure(g, cudnnBackendFinalize(d), what);
 }
 
@@ -115,7 +109,7 @@ int cuda_dnn_strided(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64
         SET(d, TENSOR_IS_BY_VALUE, BOOLEAN, 1, &yes);
     cuda_dnn_finish(g, d, "tensor");
     push(&g->tensors, &g->n_tensors, &g->room_tensors, d);
-    return g->err ? -1 : (int)id;
+    return g->first.err ? -1 : (int)id;
 }
 
 int cuda_dnn_nhwc(struct cuda_dnn_graph *g, cudnnDataType_t type, const int64_t dim[4],
@@ -132,128 +126,6 @@ int cuda_dnn_channels(struct cuda_dnn_graph *g, cudnnDataType_t type, int64_t c,
     const int64_t dim[4] = {1, c, 1, 1};
 
     return cuda_dnn_nhwc(g, type, dim, role);
-}
-
-static cudnnBackendDescriptor_t convolution(struct cuda_dnn_graph *g, struct cuda_dnn_window w)
-{
-    const int64_t dims = 2, pad[2] = {w.pad, w.pad}, stride[2] = {w.stride, w.stride};
-    const int64_t dilation[2] = {1, 1};
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-
-    SET(d, CONVOLUTION_SPATIAL_DIMS, INT64, 1, &dims);
-    SET(d, CONVOLUTION_COMP_TYPE, DATA_TYPE, 1, &type);
-    SET(d, CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, 1, &mode);
-    SET(d, CONVOLUTION_PRE_PADDINGS, INT64, 2, pad);
-    SET(d, CONVOLUTION_POST_PADDINGS, INT64, 2, pad);
-    SET(d, CONVOLUTION_FILTER_STRIDES, INT64, 2, stride);
-    SET(d, CONVOLUTION_DILATIONS, INT64, 2, dilation);
-    cuda_dnn_finish(g, d, "convolution");
-    return d;
-}
-
-void cuda_dnn_conv_fwd(struct cuda_dnn_graph *g, int x, int filter, int y, struct cuda_dnn_window w)
-{
-    const float one = 1, zero = 0;
-    cudnnBackendDescriptor_t conv = convolution(g, w);
-    cudnnBackendDescriptor_t d =
-        cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-
-    SET_TENSOR(d, OPERATION_CONVOLUTION_FORWARD_X, x);
-    SET_TENSOR(d, OPERATION_CONVOLUTION_FORWARD_W, filter);
-    SET_TENSOR(d, OPERATION_CONVOLUTION_FORWARD_Y, y);
-    SET(d, OPERATION_CONVOLUTION_FORWARD_CONV_DESC, BACKEND_DESCRIPTOR, 1, &conv);
-    SET(d, OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, 1, &one);
-    SET(d, OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, 1, &zero);
-    cuda_dnn_finish_op(g, d, "convolution forward");
-}
-
-void cuda_dnn_conv_bwd_data(struct cuda_dnn_graph *g, int dy, int filter, int dx,
-                            struct cuda_dnn_window w, float beta)
-{
-    const float one = 1;
-    cudnnBackendDescriptor_t conv = convolution(g, w);
-    cudnnBackendDescriptor_t d =
-        cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-
-    SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_DATA_DX, dx);
-    SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_DATA_W, filter);
-    SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_DATA_DY, dy);
-    SET(d, OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, BACKEND_DESCRIPTOR, 1, &conv);
-    SET(d, OPERATION_CONVOLUTION_BWD_DATA_ALPHA, FLOAT, 1, &one);
-    SET(d, OPERATION_CONVOLUTION_BWD_DATA_BETA, FLOAT, 1, &beta);
-    cuda_dnn_finish_op(g, d, "convolution backward by data");
-}
-
-void cuda_dnn_conv_bwd_filter(struct cuda_dnn_graph *g, int x, int dy, int dfilter,
-                              struct cuda_dnn_window w, float beta)
-{
-    const float one = 1;
-    cudnnBackendDescriptor_t conv = convolution(g, w);
-    cudnnBackendDescriptor_t d =
-        cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
-
-    SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_FILTER_X, x);
-    SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_FILTER_DW, dfilter);
-    SET_TENSOR(d, OPERATION_CONVOLUTION_BWD_FILTER_DY, dy);
-    SET(d, OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, BACKEND_DESCRIPTOR, 1, &conv);
-    SET(d, OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, FLOAT, 1, &one);
-    SET(d, OPERATION_CONVOLUTION_BWD_FILTER_BETA, FLOAT, 1, &beta);
-    cuda_dnn_finish_op(g, d, "convolution backward by filter");
-}
-
-void cuda_dnn_genstats(struct cuda_dnn_graph *g, int x, int sum, int squares)
-{
-    const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
-
-    SET(d, OPERATION_GENSTATS_MODE, GENSTATS_MODE, 1, &mode);
-    SET(d, OPERATION_GENSTATS_MATH_PREC, DATA_TYPE, 1, &type);
-    SET_TENSOR(d, OPERATION_GENSTATS_XDESC, x);
-    SET_TENSOR(d, OPERATION_GENSTATS_SUMDESC, sum);
-    SET_TENSOR(d, OPERATION_GENSTATS_SQSUMDESC, squares);
-    cuda_dnn_finish_op(g, d, "statistics");
-}
-
-static cudnnBackendDescriptor_t pointwise(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode)
-{
-    /* The modes from CMP_EQ on give truth values. */
-    const bool logical = mode >= CUDNN_POINTWISE_CMP_EQ && mode <= CUDNN_POINTWISE_LOGICAL_NOT;
-
-    return cuda_dnn_pointwise_how(g, mode, logical ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT, -1);
-}
-
-void cuda_dnn_pointwise(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode, int x, int b, int y)
-{
-    cudnnBackendDescriptor_t how = pointwise(g, mode);
-    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-
-    SET(d, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1, &how);
-    SET_TENSOR(d, OPERATION_POINTWISE_XDESC, x);
-    if (b >= 0)
-        SET_TENSOR(d, OPERATION_POINTWISE_BDESC, b);
-    SET_TENSOR(d, OPERATION_POINTWISE_YDESC, y);
-    cuda_dnn_finish_op(g, d, "pointwise operation");
-}
-
-void cuda_dnn_pointwise_bwd(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode, int dy, int x,
-                            int dx)
-{
-    cudnnBackendDescriptor_t how = pointwise(g, mode);
-    cudnnBackendDescriptor_t d = cuda_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-
-    SET(d, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1, &how);
-    SET_TENSOR(d, OPERATION_POINTWISE_DYDESC, dy);
-    SET_TENSOR(d, OPERATION_POINTWISE_XDESC, x);
-    SET_TENSOR(d, OPERATION_POINTWISE_DXDESC, dx);
-    cuda_dnn_finish_op(g, d, "pointwise operation backward");
-}
-
-static enum bst_err failure(const struct cuda_dnn_graph *g)
-{
-    return g->err ? bst_fail(g->err, "%s", g->text) : BST_OK;
 }
 
 /* Notes are enumerators; as many as a list holds. */
@@ -348,7 +220,7 @@ static enum bst_err ask(struct cuda_dnn_graph *g, struct search *s, cudnnBackend
     SET(heur, ENGINEHEUR_MODE, HEUR_MODE, 1, &mode);
     SET(heur, ENGINEHEUR_DEVICEPROP, BACKEND_DESCRIPTOR, 1, &s->device);
     cuda_dnn_finish(g, heur, "heuristics");
-    BST_TRY(failure(g));
+    BST_TRY(bst_err_restore(&g->first));
     BST_TRY(cuda_dnn_fail(cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL),
                           "heuristics' number of results"));
@@ -356,7 +228,7 @@ static enum bst_err ask(struct cuda_dnn_graph *g, struct search *s, cudnnBackend
         n = MOST_CONFIGS;
     for (int64_t i = 0; i < n; i++)
         configs[i] = cuda_dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    BST_TRY(failure(g));
+    BST_TRY(bst_err_restore(&g->first));
     if (n)
         BST_TRY(
             cuda_dnn_fail(cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
@@ -380,11 +252,11 @@ enum bst_err cuda_dnn_plans(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d
     s.graph = cuda_dnn_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     SET(s.graph, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, g->n_ops, g->ops);
     cuda_dnn_finish(g, s.graph, "operation graph");
-    BST_TRY(failure(g));
+    BST_TRY(bst_err_restore(&g->first));
     for (int i = 0; i < 2 && !s.n; i++) {
         s.fallback = i > 0;
         err = ask(g, &s, modes[i]);
-        g->err = BST_OK; /* a mode that has no answer does not spoil the graph */
+        g->first.err = BST_OK; /* a mode that has no answer does not spoil the graph */
     }
     *n_out = s.n;
     if (n_configs)

@@ -12,8 +12,7 @@ struct cuda_dnn_graph {
     int n_tensors, room_tensors;
     cudnnBackendDescriptor_t *ops;
     int n_ops, room_ops;
-    enum bst_err err; /* the first failure, and its text */
-    char text[256];
+    struct bst_failure first;
 };
 
 cudnnBackendDescriptor_t cuda_dnn_make(struct cuda_dnn_graph *g, cudnnBackendDescriptorType_t type);
@@ -25,9 +24,6 @@ void cuda_dnn_set_tensor(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d,
 void cuda_dnn_finish(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what);
 /* And adds it to the graph's operations. */
 void cuda_dnn_finish_op(struct cuda_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what);
-/* What an element by element operation does, computed in `type`; axis < 0: it has none. */
-cudnnBackendDescriptor_t cuda_dnn_pointwise_how(struct cuda_dnn_graph *g, cudnnPointwiseMode_t mode,
-                                                cudnnDataType_t type, int64_t axis);
 
 #define SET(d, name, type, n, values)                                                              \
     cuda_dnn_set(g, d, CUDNN_ATTR_##name, CUDNN_TYPE_##type, n, values, #name)

@@ -14,6 +14,7 @@
 #include "core/backend/cuda/kern16.h"
 #include "core/backend/cuda/kern_attn.h"
 #include "core/backend/cuda/kern_seq.h"
+#include "core/backend/cuda/kern_update.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -110,21 +111,22 @@ struct kern_pointwise {
     int64_t count;
 };
 
+struct kern_windows { /* of pooling: x is n images of ih × iw, y of oh × ow */
+    int64_t n;
+    int c, ih, iw, oh, ow;
+    int kernel, stride, pad;
+};
 struct kern_max_pool { /* forward writes y and, unless NULL, the tap of each maximum */
     const void *x;
     void *y;
     uint8_t *tap; /* ky · kernel + kx of the first of the largest */
-    int64_t n;
-    int c, ih, iw, oh, ow;
-    int kernel, stride, pad;
+    struct kern_windows w;
 };
 struct kern_max_pool_bwd { /* each dx adds up what of dy came from it, in the windows' order */
     const void *dy;
     const uint8_t *tap;
     void *dx;
-    int64_t n;
-    int c, ih, iw, oh, ow;
-    int kernel, stride, pad;
+    struct kern_windows w;
 };
 
 struct kern_avg_pool { /* y[n][c], fp32, = mean over pixels */
@@ -145,16 +147,8 @@ struct kern_row { /* of softmax cross-entropy, one a target */
     double loss;
     int32_t correct, kind;
 };
-#define KERN_LOSSES 2 /* of a net at most */
-struct kern_loss {    /* of micro-batches, on the device until it is read */
-    double sum;
-    int64_t correct, targets;
-    int64_t exact;   /* samples that have targets, and whose every one is right */
-    int64_t bad_row; /* first row with a label that is no class, or -1 */
-};
 /* dz (may be NULL) = (p - target) · grad_scale; 0 in rows past n_valid or with the label `ignored`
  */
-struct kern_scaler;
 struct kern_softmax {
     const struct kern_scaler *scaler; /* dz is multiplied by its scale; NULL: by nothing */
     const void *z;
@@ -193,114 +187,6 @@ struct kern_cast {
     bool widen, add;
 };
 
-struct kern_sgd { /* backend.h's struct bst_sgd */
-    float *w, *v;
-    const float *g;
-    int64_t count;
-    float lr, momentum, weight_decay, grad_factor;
-    float v_factor; /* v ·= this beforehand */
-    bool nesterov, first;
-};
-
-/* An update's end (core/backend/commit.h). What the host gives lies in device memory, so that one
- * that was captured takes what is there when it runs. Offsets and counts are in floats. */
-struct kern_param { /* that is trained */
-    int64_t offset, count;
-    int32_t frozen;
-};
-struct kern_span {
-    int64_t offset, count;
-    float lr, weight_decay;
-    int32_t trusted;
-};
-struct kern_rules {
-    int32_t kind; /* enum bst_optimizer */
-    int32_t nesterov;
-    float momentum, v_factor, epsilon, keep_m, keep_v; /* keep_m: 1 - β1 */
-    double beta1, beta2, trust, max_norm;
-    int32_t scales;
-    double number; /* of the commit */
-};
-struct kern_scaler { /* from one update to the next */
-    double scale;
-    int64_t steps;
-    int32_t good;
-};
-struct kern_decision {
-    double number;        /* the rules'; again at the end of all that goes back */
-    int32_t skip, closed; /* closed: by the gate, and nothing else is said */
-    float grad_factor, unbias_m, unbias_root_v;
-    double norm, scale; /* the scale that the gradients have */
-    int32_t clipped, first_bad, last_bad, n_zero;
-    struct kern_scaler after;
-    struct kern_loss loss[KERN_LOSSES];
-};
-
-struct kern_grad_squares { /* partial[param][block] */
-    const float *grad;
-    const struct kern_param *param;
-    double *partial;
-    int n;
-};
-struct kern_decide {     /* and sum[param], unscaled */
-    const int32_t *gate; /* the host's; NULL: open. Not 0: nothing moves */
-    const double *stats; /* the statistics' squared norm; NULL: there are none */
-    const struct kern_loss *loss;
-    double *end; /* = number */
-    const struct kern_rules *rules;
-    const struct kern_param *param;
-    const double *partial;
-    double *sum;
-    struct kern_scaler *scaler;
-    struct kern_decision *out;
-    int n;
-};
-
-/* The optimizer over all spans; nothing where the decision is to skip. Where rates depend on norms
- * there are two sweeps: moments and partial[span][block][2] = ‖w‖², of what moves it; then the
- * weights. */
-enum kern_sweep { KERN_SWEEP_ALL, KERN_SWEEP_NORMS, KERN_SWEEP_WEIGHTS };
-struct kern_optim {
-    enum kern_sweep sweep;
-    const struct kern_rules *rules;
-    const struct kern_decision *decision;
-    const struct kern_span *span;
-    float *w, *s0, *s1; /* s0: m or v of momentum; s1: v */
-    const float *g;
-    double *partial;
-    int64_t most; /* the largest span's count */
-    int n;
-};
-struct kern_keep { /* dst = src unless skipped */
-    const struct kern_decision *decision;
-    float *dst;
-    const float *src;
-    int64_t count;
-};
-#define KERN_SQUARES_TENSORS 64 /* of one launch */
-#define KERN_SQUARES_BLOCKS 128 /* partial sums of a tensor */
-struct kern_sum_squares {       /* partial[tensor][block], in double */
-    const float *x[KERN_SQUARES_TENSORS];
-    int64_t count[KERN_SQUARES_TENSORS];
-    double *partial;
-    int n;
-};
-struct kern_sum_doubles { /* sum[tensor] = partial[tensor][0] + … */
-    const double *partial;
-    double *sum;
-    int n;
-};
-struct kern_scale { /* x ·= factor */
-    float *x;
-    int64_t count;
-    float factor;
-};
-struct kern_accumulate { /* dst += src */
-    float *dst;
-    const float *src;
-    int64_t count;
-};
-
 /* X(name, typed): a kernel takes a struct kern_<name> and is called bst_<name>, a typed one
  * bst_<name>_f32, _f16, _bf16. */
 /* clang-format off */
@@ -309,9 +195,7 @@ struct kern_accumulate { /* dst += src */
     X(bn_bwd_sums, 1) X(bn_bwd_finish, 0) X(bn_bwd_apply, 1) \
     X(pointwise, 1) X(max_pool, 1) X(max_pool_bwd, 1) X(avg_pool, 1) X(avg_pool_bwd, 1) \
     X(cast, 1) X(softmax, 1) X(loss_sum, 0) X(reorder, 0) \
-    X(grad_squares, 0) X(decide, 0) X(optim, 0) X(keep, 0) \
-    X(sgd, 0) X(sum_squares, 0) X(sum_doubles, 0) X(scale, 0) X(accumulate, 0) \
-    KERN_SEQ_LIST(X) KERN_ATTN_LIST(X)
+    KERN_SEQ_LIST(X) KERN_ATTN_LIST(X) KERN_UPDATE_LIST(X)
 /* clang-format on */
 
 enum kern_id {

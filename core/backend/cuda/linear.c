@@ -151,11 +151,6 @@ static enum bst_err data_run(struct bst_be *be, struct cuda_handle *h, const str
     return product(be, h, c, factor, c->dst[0], NULL, false);
 }
 
-static size_t partial_bytes(const struct cuda_handle *h, const struct layer *l)
-{
-    return (size_t)h->chunks * 2 * (size_t)l->out * sizeof(float);
-}
-
 /* dW: C×K = (x: C×N) · (dy: K×N)ᵀ, or [in, out] the other way round; dbias = dy's sums over N, by
  * kernels of ours, since the library's epilogue for it cannot add. */
 static enum bst_err weight_describe(struct bst_be *be, const struct bst_program *p,
@@ -176,7 +171,7 @@ static enum bst_err weight_describe(struct bst_be *be, const struct bst_program 
 
     (void)accumulate;
     h->chunks = in->n_dst > 1 ? kern_chunks(l.rows, (int)l.out) : 0;
-    return describe(be, p, in, &ask, wide, partial_bytes(h, &l), w, h);
+    return describe(be, p, in, &ask, wide, cuda_partial_bytes(h->chunks, l.out), w, h);
 }
 
 static enum bst_err bias_gradient(struct bst_be *be, const struct cuda_handle *h,

@@ -2,11 +2,6 @@
  * two floats. Backward takes the parameters' sums first: dx may lie where dy does. */
 #include "core/backend/cuda/be.h"
 
-static size_t partial_bytes(const struct cuda_handle *h, int64_t width)
-{
-    return cuda_round_up((size_t)h->chunks * 2 * (size_t)width * sizeof(float));
-}
-
 static enum bst_err fwd_describe(struct bst_be *be, const struct bst_program *p,
                                  const struct bst_instr *in, bool accumulate, struct bst_wants *w,
                                  struct cuda_handle *h)
@@ -48,7 +43,7 @@ static enum bst_err bwd_describe(struct bst_be *be, const struct bst_program *p,
     cuda_seq_layouts(be, p, in, w);
     w->inplace[0] = 0;
     h->chunks = kern_chunks(cuda_rows(s), (int)width);
-    w->scratch_bytes = partial_bytes(h, width) + 2 * (size_t)width * sizeof(float);
+    w->scratch_bytes = cuda_partial_bytes(h->chunks, width) + 2 * (size_t)width * sizeof(float);
     return BST_OK;
 }
 
@@ -58,7 +53,8 @@ static enum bst_err bwd_run(struct bst_be *be, struct cuda_handle *h, const stru
     const enum kern_type type = cuda_seq_type(be, s);
     const int64_t rows = cuda_rows(s);
     const int width = (int)cuda_width(s);
-    float *partial = c->scratch, *means = (float *)((char *)c->scratch + partial_bytes(h, width));
+    float *partial = c->scratch,
+          *means = (float *)((char *)c->scratch + cuda_partial_bytes(h->chunks, width));
     const struct kern_ln_sums sums = {c->src[0], c->src[1], c->src[3], partial,
                                       rows,      width,     h->chunks};
     const struct kern_bn_bwd_finish finish = {

@@ -1,4 +1,5 @@
-/* NCCL's functions, found when several GPUs are asked for: the module loads without it. */
+/* NCCL's functions, found when several GPUs are asked for: the module loads without it. Any
+ * thread. */
 #ifndef BST_BACKEND_CUDA_NCCL_H
 #define BST_BACKEND_CUDA_NCCL_H
 

@@ -14,6 +14,23 @@ static enum bst_err forms(struct bst_be *be, const struct bst_shape *large,
     return cuda_form_of(small->rank == 4 ? own : BST_LAYOUT_PLAIN, small, &h->other);
 }
 
+/* x the larger side, whichever way they are gone through. */
+static struct kern_windows windows(const struct cuda_handle *h, const struct bst_instr *in,
+                                   const struct bst_shape *x, const struct bst_shape *y)
+{
+    return (struct kern_windows){
+        .n = h->form.n,
+        .c = h->form.c,
+        .ih = (int)x->d[2],
+        .iw = (int)x->d[3],
+        .oh = (int)y->d[2],
+        .ow = (int)y->d[3],
+        .kernel = in->window.kernel,
+        .stride = in->window.stride,
+        .pad = in->window.pad,
+    };
+}
+
 static enum bst_err max_fwd_describe(struct bst_be *be, const struct bst_program *p,
                                      const struct bst_instr *in, bool accumulate,
                                      struct bst_wants *w, struct cuda_handle *h)
@@ -30,21 +47,11 @@ static enum bst_err max_fwd_describe(struct bst_be *be, const struct bst_program
 
 static enum bst_err max_fwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    const struct bst_shape *x = cuda_src_shape(c->p, c->in, 0);
-    const struct bst_shape *y = cuda_dst_shape(c->p, c->in, 0);
     const struct kern_max_pool a = {
         .x = c->src[0],
         .y = c->dst[0],
         .tap = c->in->n_dst > 1 ? c->dst[1] : NULL,
-        .n = h->form.n,
-        .c = h->form.c,
-        .ih = (int)x->d[2],
-        .iw = (int)x->d[3],
-        .oh = (int)y->d[2],
-        .ow = (int)y->d[3],
-        .kernel = c->in->window.kernel,
-        .stride = c->in->window.stride,
-        .pad = c->in->window.pad,
+        .w = windows(h, c->in, cuda_src_shape(c->p, c->in, 0), cuda_dst_shape(c->p, c->in, 0)),
     };
 
     return cuda_fail(kern_run_max_pool(be->stream, be->type, &a), "pooling");
@@ -61,21 +68,11 @@ static enum bst_err max_bwd_describe(struct bst_be *be, const struct bst_program
 
 static enum bst_err max_bwd_run(struct bst_be *be, struct cuda_handle *h, const struct bst_call *c)
 {
-    const struct bst_shape *x = cuda_dst_shape(c->p, c->in, 0);
-    const struct bst_shape *y = cuda_src_shape(c->p, c->in, 0);
     const struct kern_max_pool_bwd a = {
         .dy = c->src[0],
         .tap = c->src[1],
         .dx = c->dst[0],
-        .n = h->form.n,
-        .c = h->form.c,
-        .ih = (int)x->d[2],
-        .iw = (int)x->d[3],
-        .oh = (int)y->d[2],
-        .ow = (int)y->d[3],
-        .kernel = c->in->window.kernel,
-        .stride = c->in->window.stride,
-        .pad = c->in->window.pad,
+        .w = windows(h, c->in, cuda_dst_shape(c->p, c->in, 0), cuda_src_shape(c->p, c->in, 0)),
     };
 
     return cuda_fail(kern_run_max_pool_bwd(be->stream, be->type, &a), "pooling's gradient");
