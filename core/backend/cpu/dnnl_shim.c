@@ -4,33 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <dnnl.h>
-
+#include "core/backend/cpu/dnnl_inner.h"
 #include "core/base/alloc.h"
 
-/* A memory descriptor is a value in major 2 and a handle in major 3. `md_ref` is what calls take
- * and queries return: a pointer to const either way. */
-#if DNNL_VERSION_MAJOR >= 3
-typedef const_dnnl_memory_desc_t md_ref;
-#else
-typedef const dnnl_memory_desc_t *md_ref;
-#endif
-
 #define MAX_ARGS (SHIM_N_ROLES + 1)
-#define MAX_KNOWN 24
-
-struct md {
-    dnnl_memory_desc_t d;
-};
-
-struct shim {
-    dnnl_engine_t engine;
-    dnnl_stream_t *streams; /* one a lane */
-    int n_lanes;
-    dnnl_primitive_attr_t attr; /* scratch is the caller's */
-    uint32_t known[MAX_KNOWN];  /* layouts met so far: tried first */
-    int n_known;
-};
 
 struct lane {
     dnnl_exec_arg_t args[MAX_ARGS];
@@ -48,22 +25,6 @@ struct shim_prim {
     char impl[48];
 };
 
-#if DNNL_VERSION_MAJOR < 3
-union op_desc {
-    dnnl_convolution_desc_t conv;
-    dnnl_inner_product_desc_t linear;
-};
-#endif
-
-/* Implementations of one operation, best first. */
-struct choice {
-    dnnl_primitive_desc_t pd;
-#if DNNL_VERSION_MAJOR < 3
-    dnnl_primitive_desc_iterator_t it;
-    union op_desc d; /* the iterator keeps a pointer to it and reads it at every step */
-#endif
-};
-
 static enum bst_err failed(dnnl_status_t st, const char *what)
 {
     if (st == dnnl_unimplemented)
@@ -79,178 +40,6 @@ static enum bst_err failed(dnnl_status_t st, const char *what)
         if (st_ != dnnl_success)                                                                   \
             return failed(st_, what);                                                              \
     } while (0)
-
-static dnnl_format_tag_t tag_of(uint32_t layout, int rank)
-{
-    static const dnnl_format_tag_t plain[] = {dnnl_a, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
-
-    if (layout == BST_LAYOUT_ANY)
-        return dnnl_format_tag_any;
-    return layout == BST_LAYOUT_PLAIN ? plain[rank] : (dnnl_format_tag_t)layout;
-}
-
-static void dims_of(const struct bst_shape *s, dnnl_dims_t dims)
-{
-    memset(dims, 0, sizeof(dnnl_dims_t));
-    memcpy(dims, s->d, (size_t)s->rank * sizeof dims[0]);
-}
-
-#if DNNL_VERSION_MAJOR >= 3
-
-static dnnl_status_t md_make(struct md *m, const struct bst_shape *s, uint32_t layout)
-{
-    dnnl_dims_t dims;
-
-    dims_of(s, dims);
-    return dnnl_memory_desc_create_with_tag(&m->d, s->rank, dims, dnnl_f32,
-                                            tag_of(layout, s->rank));
-}
-
-static void md_drop(struct md *m)
-{
-    if (m->d)
-        dnnl_memory_desc_destroy(m->d);
-    m->d = NULL;
-}
-
-static md_ref md_of(const struct md *m)
-{
-    return m->d;
-}
-
-static dnnl_status_t choice_open(struct shim *s, const struct shim_op *op, const struct md *m,
-                                 struct choice *c)
-{
-    md_ref src = md_of(&m[SHIM_SRC]), wei = md_of(&m[SHIM_WEIGHT]), dst = md_of(&m[SHIM_DST]);
-    md_ref bias = md_of(&m[SHIM_BIAS]);
-    dnnl_dims_t stride = {op->window.stride, op->window.stride}, dilate = {0, 0};
-    dnnl_dims_t pad = {op->window.pad, op->window.pad};
-
-    switch (op->kind) {
-    case SHIM_CONV_FWD:
-        return dnnl_convolution_forward_primitive_desc_create(
-            &c->pd, s->engine, dnnl_forward_training, dnnl_convolution_direct, src, wei, bias, dst,
-            stride, dilate, pad, pad, s->attr);
-    case SHIM_CONV_BWD_DATA:
-        return dnnl_convolution_backward_data_primitive_desc_create(
-            &c->pd, s->engine, dnnl_convolution_direct, src, wei, dst, stride, dilate, pad, pad,
-            NULL, s->attr);
-    case SHIM_CONV_BWD_WEIGHT:
-        return dnnl_convolution_backward_weights_primitive_desc_create(
-            &c->pd, s->engine, dnnl_convolution_direct, src, wei, NULL, dst, stride, dilate, pad,
-            pad, NULL, s->attr);
-    case SHIM_LINEAR_FWD:
-        return dnnl_inner_product_forward_primitive_desc_create(
-            &c->pd, s->engine, dnnl_forward_training, src, wei, bias, dst, s->attr);
-    case SHIM_LINEAR_BWD_DATA:
-        return dnnl_inner_product_backward_data_primitive_desc_create(&c->pd, s->engine, src, wei,
-                                                                      dst, NULL, s->attr);
-    case SHIM_LINEAR_BWD_WEIGHT:
-        return dnnl_inner_product_backward_weights_primitive_desc_create(
-            &c->pd, s->engine, src, wei, bias, dst, NULL, s->attr);
-    default:
-        return dnnl_reorder_primitive_desc_create(&c->pd, src, s->engine, dst, s->engine, s->attr);
-    }
-}
-
-static bool choice_next(struct shim *s, const struct shim_op *op, struct choice *c)
-{
-    (void)s;
-    return op->kind != SHIM_REORDER && dnnl_primitive_desc_next_impl(c->pd) == dnnl_success;
-}
-
-static void choice_close(struct choice *c)
-{
-    if (c->pd)
-        dnnl_primitive_desc_destroy(c->pd);
-}
-
-#else
-
-static dnnl_status_t md_make(struct md *m, const struct bst_shape *s, uint32_t layout)
-{
-    dnnl_dims_t dims;
-
-    dims_of(s, dims);
-    return dnnl_memory_desc_init_by_tag(&m->d, s->rank, dims, dnnl_f32, tag_of(layout, s->rank));
-}
-
-static void md_drop(struct md *m)
-{
-    (void)m;
-}
-
-static md_ref md_of(const struct md *m)
-{
-    return m->d.ndims ? &m->d : NULL;
-}
-
-static dnnl_status_t op_desc_init(const struct shim_op *op, const struct md *m, union op_desc *d)
-{
-    md_ref src = md_of(&m[SHIM_SRC]), wei = md_of(&m[SHIM_WEIGHT]), dst = md_of(&m[SHIM_DST]);
-    md_ref bias = md_of(&m[SHIM_BIAS]);
-    dnnl_dims_t stride = {op->window.stride, op->window.stride};
-    dnnl_dims_t pad = {op->window.pad, op->window.pad};
-
-    switch (op->kind) {
-    case SHIM_CONV_FWD:
-        return dnnl_convolution_forward_desc_init(&d->conv, dnnl_forward_training,
-                                                  dnnl_convolution_direct, src, wei, bias, dst,
-                                                  stride, pad, pad);
-    case SHIM_CONV_BWD_DATA:
-        return dnnl_convolution_backward_data_desc_init(&d->conv, dnnl_convolution_direct, src, wei,
-                                                        dst, stride, pad, pad);
-    case SHIM_CONV_BWD_WEIGHT:
-        return dnnl_convolution_backward_weights_desc_init(&d->conv, dnnl_convolution_direct, src,
-                                                           wei, NULL, dst, stride, pad, pad);
-    case SHIM_LINEAR_FWD:
-        return dnnl_inner_product_forward_desc_init(&d->linear, dnnl_forward_training, src, wei,
-                                                    bias, dst);
-    case SHIM_LINEAR_BWD_DATA:
-        return dnnl_inner_product_backward_data_desc_init(&d->linear, src, wei, dst);
-    case SHIM_LINEAR_BWD_WEIGHT:
-        return dnnl_inner_product_backward_weights_desc_init(&d->linear, src, wei, bias, dst);
-    default:
-        return dnnl_invalid_arguments;
-    }
-}
-
-static dnnl_status_t choice_open(struct shim *s, const struct shim_op *op, const struct md *m,
-                                 struct choice *c)
-{
-    dnnl_status_t st;
-
-    if (op->kind == SHIM_REORDER)
-        return dnnl_reorder_primitive_desc_create(&c->pd, md_of(&m[SHIM_SRC]), s->engine,
-                                                  md_of(&m[SHIM_DST]), s->engine, s->attr);
-    st = op_desc_init(op, m, &c->d);
-    if (st == dnnl_success)
-        st = dnnl_primitive_desc_iterator_create(&c->it, &c->d, s->attr, s->engine, NULL);
-    if (st != dnnl_success)
-        return st;
-    c->pd = dnnl_primitive_desc_iterator_fetch(c->it);
-    return c->pd ? dnnl_success : dnnl_out_of_memory;
-}
-
-static bool choice_next(struct shim *s, const struct shim_op *op, struct choice *c)
-{
-    (void)s;
-    if (op->kind == SHIM_REORDER || dnnl_primitive_desc_iterator_next(c->it) != dnnl_success)
-        return false;
-    dnnl_primitive_desc_destroy(c->pd);
-    c->pd = dnnl_primitive_desc_iterator_fetch(c->it);
-    return c->pd;
-}
-
-static void choice_close(struct choice *c)
-{
-    if (c->pd)
-        dnnl_primitive_desc_destroy(c->pd);
-    if (c->it)
-        dnnl_primitive_desc_iterator_destroy(c->it);
-}
-
-#endif
 
 enum bst_err shim_open(int lanes, struct shim **out)
 {
@@ -301,10 +90,10 @@ static bool same(md_ref md, const struct bst_shape *shape, uint32_t layout)
     bool equal;
 
     memset(&m, 0, sizeof m);
-    if (md_make(&m, shape, layout) != dnnl_success)
+    if (shim_md_make(&m, shape, layout) != dnnl_success)
         return false;
-    equal = dnnl_memory_desc_equal(md, md_of(&m));
-    md_drop(&m);
+    equal = dnnl_memory_desc_equal(md, shim_md_of(&m));
+    shim_md_drop(&m);
     return equal;
 }
 
@@ -434,14 +223,14 @@ static enum bst_err prim_make(struct shim *s, struct shim_op *op, const struct m
 {
     struct choice c = {0};
     uint32_t got[SHIM_N_ROLES];
-    dnnl_status_t st = choice_open(s, op, m, &c);
+    dnnl_status_t st = shim_choice_open(s, op, m, &c);
     bool found = st == dnnl_success && acceptable(s, op, &c, got);
     enum bst_err err;
 
-    while (st == dnnl_success && !found && choice_next(s, op, &c))
+    while (st == dnnl_success && !found && shim_choice_next(s, op, &c))
         found = acceptable(s, op, &c, got);
     if (!found) {
-        choice_close(&c);
+        shim_choice_close(&c);
         if (st != dnnl_success)
             return failed(st, "primitive");
         return bst_fail(BST_E_UNSUPPORTED, "oneDNN: nothing but a reference implementation");
@@ -452,7 +241,7 @@ static enum bst_err prim_make(struct shim *s, struct shim_op *op, const struct m
     (*out)->lanes = bst_xcalloc((size_t)(*out)->n_lanes, sizeof *(*out)->lanes);
     BST_ASSERT((*out)->n_lanes <= s->n_lanes);
     err = prim_fill(*out, op, &c);
-    choice_close(&c);
+    shim_choice_close(&c);
     for (int r = 0; r < SHIM_N_ROLES; r++)
         if (has_role(op, r))
             op->t[r].layout = got[r];
@@ -470,13 +259,14 @@ enum bst_err shim_prim_new(struct shim *s, struct shim_op *op, struct shim_prim 
     if (op->lanes)
         omp_set_num_threads(1);
     for (int r = 0; r < SHIM_N_ROLES && !err; r++)
-        if (has_role(op, r) && md_make(&m[r], &op->t[r].shape, op->t[r].layout) != dnnl_success)
+        if (has_role(op, r) &&
+            shim_md_make(&m[r], &op->t[r].shape, op->t[r].layout) != dnnl_success)
             err = bst_fail(BST_E_SHAPE, "oneDNN: no descriptor for layout %u", op->t[r].layout);
     if (!err)
         err = prim_make(s, op, m, out);
     omp_set_num_threads(team);
     for (int r = 0; r < SHIM_N_ROLES; r++)
-        md_drop(&m[r]);
+        shim_md_drop(&m[r]);
     if (err) {
         shim_prim_free(*out);
         *out = NULL;
@@ -580,10 +370,10 @@ size_t shim_layout_bytes(uint32_t layout, const struct bst_shape *s)
     size_t bytes;
 
     memset(&m, 0, sizeof m);
-    if (md_make(&m, s, layout) != dnnl_success)
+    if (shim_md_make(&m, s, layout) != dnnl_success)
         return 0;
-    bytes = dnnl_memory_desc_get_size(md_of(&m));
-    md_drop(&m);
+    bytes = dnnl_memory_desc_get_size(shim_md_of(&m));
+    shim_md_drop(&m);
     return bytes;
 }
 

@@ -1,5 +1,5 @@
-/* oneDNN behind one face for its majors 2 and 3: the only file pair that knows a dnnl_ name. What
- * it offers is a primitive over tensors given as shape and layout number, with the arguments by
+/* oneDNN behind one face for its majors 2 and 3: only dnnl_*.c and .h know a dnnl_ name. What it
+ * offers is a primitive over tensors given as shape and layout number, with the arguments by
  * role.
  *
  * A layout number is PLAIN, or the library's own format tag: a tag does not depend on the shape, so

@@ -50,25 +50,47 @@ BODY fetch(const float *x, size_t step)
         __builtin_prefetch(x + step + i);
 }
 
-BODY bn_stats(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, struct cpu_bn_sums *t)
+/* What the ReLU let through is known from x, or from the bits kept when a residual was added. */
+enum mask { MASK_NONE, MASK_X, MASK_BITS };
+
+/* Σ g and Σ g·(x - mean). Backward g is the gradient behind the ReLU, forward x - mean itself. */
+BODY reduce(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, struct cpu_bn_sums *t,
+            const bool backward, const enum mask mask, const bool two, const bool keep)
 {
     const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
+    const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
     size_t n = p->n;
     struct sums r = {0};
 
     for (int c = 0; c < p->count; c++) {
-        const float *x = p->x + (size_t)c * p->step;
-        size_t i = 0;
+        size_t o = (size_t)c * p->step, i = 0;
+        const float *x = p->x + o, *dy = backward ? p->dy + o : NULL,
+                    *dy2 = two ? p->dy2 + o : NULL;
+        const uint8_t *open = mask == MASK_BITS ? p->open + (size_t)c * p->open_step : NULL;
+        float *dr = keep ? p->dr + o : NULL;
 
 #define STEP(h)                                                                                    \
     do {                                                                                           \
-        v8 d = LOAD(x + i + 8 * (h)) - m[h];                                                       \
+        v8 d = LOAD(x + i + 8 * (h)) - m[h], g = backward ? LOAD(dy + i + 8 * (h)) : d;            \
                                                                                                    \
-        r.s[h] += d;                                                                               \
-        r.q[h] += d * d;                                                                           \
+        if (two)                                                                                   \
+            g += LOAD(dy2 + i + 8 * (h));                                                          \
+        if (mask == MASK_X)                                                                        \
+            g = KEEP(g, OPEN(d * a[h] + b[h]));                                                    \
+        if (mask == MASK_BITS)                                                                     \
+            g = KEEP(g, FROM_BITS(open[i / 8 + (h)]));                                             \
+        if (keep)                                                                                  \
+            STORE(dr + i + 8 * (h), g);                                                            \
+        r.s[h] += g;                                                                               \
+        r.q[h] += g * d;                                                                           \
     } while (0)
-        if (c + 1 < p->count)
+        if (c + 1 < p->count) {
             fetch(x, p->step);
+            if (backward)
+                fetch(dy, p->step);
+            if (two)
+                fetch(dy2, p->step);
+        }
         while (n - i >= CPU_LANES) {
             size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
 
@@ -86,13 +108,44 @@ BODY bn_stats(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, struct
         }
 #undef STEP
         for (size_t j = i % CPU_LANES; i < n; i++, j++) {
-            float d = x[i] - k->mean[j];
+            float d = x[i] - k->mean[j], g = backward ? dy[i] + (two ? dy2[i] : 0.0f) : d;
 
-            t->s[j] += (double)d;
-            t->q[j] += (double)d * (double)d;
+            if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
+                g = 0.0f;
+            if (mask == MASK_BITS && !(open[i / 8] >> i % 8 & 1))
+                g = 0.0f;
+            if (keep)
+                dr[i] = g;
+            t->s[j] += (double)g;
+            t->q[j] += (double)g * (double)d;
         }
     }
     sums_flush(&r, t);
+}
+
+BODY bn_stats(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k, struct cpu_bn_sums *t)
+{
+    reduce(p, k, t, false, MASK_NONE, false, false);
+}
+
+BODY bn_bwd_reduce(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
+                   struct cpu_bn_sums *t)
+{
+    const bool two = p->dy2, keep = p->dr;
+    const enum mask mask = !p->relu ? MASK_NONE : p->open ? MASK_BITS : MASK_X;
+
+#define CASE(M, T, K)                                                                              \
+    if (mask == (M) && two == (T) && keep == (K))                                                  \
+    reduce(p, k, t, true, M, T, K)
+    CASE(MASK_NONE, false, false);
+    CASE(MASK_NONE, true, false);
+    CASE(MASK_NONE, false, true);
+    CASE(MASK_NONE, true, true);
+    CASE(MASK_X, false, false);
+    CASE(MASK_X, true, false);
+    CASE(MASK_BITS, false, true);
+    CASE(MASK_BITS, true, true);
+#undef CASE
 }
 
 /* The second pass goes backwards: where a block is larger than the cache, the samples that are
@@ -167,96 +220,6 @@ BODY bn_apply(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k)
     CASE(false, true, false);
     CASE(false, false, true);
     CASE(false, false, false);
-#undef CASE
-}
-
-/* What the ReLU let through is known from x, or from the bits kept when a residual was added. */
-enum mask { MASK_NONE, MASK_X, MASK_BITS };
-
-BODY bn_bwd_reduce_as(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
-                      struct cpu_bn_sums *t, const enum mask mask, const bool two, const bool keep)
-{
-    const v8 m[2] = {LOAD(k->mean), LOAD(k->mean + 8)};
-    const v8 a[2] = {LOAD(k->a), LOAD(k->a + 8)}, b[2] = {LOAD(k->b), LOAD(k->b + 8)};
-    size_t n = p->n;
-    struct sums r = {0};
-
-    for (int c = 0; c < p->count; c++) {
-        size_t o = (size_t)c * p->step, i = 0;
-        const float *x = p->x + o, *dy = p->dy + o, *dy2 = two ? p->dy2 + o : NULL;
-        const uint8_t *open = mask == MASK_BITS ? p->open + (size_t)c * p->open_step : NULL;
-        float *dr = keep ? p->dr + o : NULL;
-
-#define STEP(h)                                                                                    \
-    do {                                                                                           \
-        v8 d = LOAD(x + i + 8 * (h)) - m[h], g = LOAD(dy + i + 8 * (h));                           \
-                                                                                                   \
-        if (two)                                                                                   \
-            g += LOAD(dy2 + i + 8 * (h));                                                          \
-        if (mask == MASK_X)                                                                        \
-            g = KEEP(g, OPEN(d * a[h] + b[h]));                                                    \
-        if (mask == MASK_BITS)                                                                     \
-            g = KEEP(g, FROM_BITS(open[i / 8 + (h)]));                                             \
-        if (keep)                                                                                  \
-            STORE(dr + i + 8 * (h), g);                                                            \
-        r.s[h] += g;                                                                               \
-        r.q[h] += g * d;                                                                           \
-    } while (0)
-        if (c + 1 < p->count) {
-            fetch(x, p->step);
-            fetch(dy, p->step);
-            if (two)
-                fetch(dy2, p->step);
-        }
-        while (n - i >= CPU_LANES) {
-            size_t end = n - i > CHUNK ? i + CHUNK : i + (n - i) / CPU_LANES * CPU_LANES;
-
-            r.n += end - i;
-            for (; i < end; i += CPU_LANES) {
-                STEP(0);
-                STEP(1);
-            }
-            if (r.n >= CHUNK)
-                sums_flush(&r, t);
-        }
-        if (n - i >= 8) {
-            STEP(0);
-            i += 8;
-        }
-#undef STEP
-        for (size_t j = i % CPU_LANES; i < n; i++, j++) {
-            float d = x[i] - k->mean[j], g = dy[i] + (two ? dy2[i] : 0.0f);
-
-            if (mask == MASK_X && d * k->a[j] + k->b[j] <= 0.0f)
-                g = 0.0f;
-            if (mask == MASK_BITS && !(open[i / 8] >> i % 8 & 1))
-                g = 0.0f;
-            if (keep)
-                dr[i] = g;
-            t->s[j] += (double)g;
-            t->q[j] += (double)g * (double)d;
-        }
-    }
-    sums_flush(&r, t);
-}
-
-BODY bn_bwd_reduce(const struct cpu_bn_planes *p, const struct cpu_bn_coef *k,
-                   struct cpu_bn_sums *t)
-{
-    const bool two = p->dy2, keep = p->dr;
-    const enum mask mask = !p->relu ? MASK_NONE : p->open ? MASK_BITS : MASK_X;
-
-#define CASE(M, T, K)                                                                              \
-    if (mask == (M) && two == (T) && keep == (K))                                                  \
-    bn_bwd_reduce_as(p, k, t, M, T, K)
-    CASE(MASK_NONE, false, false);
-    CASE(MASK_NONE, true, false);
-    CASE(MASK_NONE, false, true);
-    CASE(MASK_NONE, true, true);
-    CASE(MASK_X, false, false);
-    CASE(MASK_X, true, false);
-    CASE(MASK_BITS, false, true);
-    CASE(MASK_BITS, true, true);
 #undef CASE
 }
 
