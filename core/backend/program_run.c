@@ -1,8 +1,6 @@
 /* Runs a program: addresses from offsets, and the backend does the rest. */
 #include "core/backend/backend.h"
 
-#include <stdio.h>
-
 static bool is_matmul(enum bst_instr_op op)
 {
     return op == BST_I_CONV_FWD || op == BST_I_CONV_BWD_DATA || op == BST_I_CONV_BWD_WEIGHT ||
@@ -49,7 +47,6 @@ enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_progr
                              const struct bst_bindings *m, const struct bst_step *step, int from,
                              int to, const atomic_int *stop)
 {
-    char text[512];
     enum bst_err err = b->begin && !step->result ? b->begin(p->be, step) : BST_OK;
 
     if (!err)
@@ -59,11 +56,11 @@ enum bst_err bst_program_run(const struct bst_backend *b, const struct bst_progr
         return err;
     if (!err)
         return b->finish(p->be, step);
-    snprintf(text, sizeof text, "%s", bst_err_text());
+    const struct bst_failure first = bst_err_keep(err);
     struct bst_step_result dropped = {0};
     struct bst_step rest = *step;
     rest.result = &dropped;
     enum bst_err late = b->finish(p->be, &rest);
     /* A stop is no failure of the device; one that shows up behind it is. */
-    return late && err == BST_E_CANCELLED ? late : bst_fail(err, "%s", text);
+    return late && err == BST_E_CANCELLED ? late : bst_err_restore(&first);
 }

@@ -10,9 +10,7 @@
 #undef bst_fail
 #undef bst_fail_in
 
-enum { TEXT_ROOM = 1024 };
-
-static _Thread_local char text[TEXT_ROOM];
+static _Thread_local char text[BST_ERR_TEXT];
 static _Atomic(void (*)(void)) panic_hook;
 
 static const char *const err_names[] = {
@@ -24,7 +22,7 @@ static const char *const err_names[] = {
 enum bst_err bst_fail(enum bst_err code, const char *fmt, ...)
 {
     /* Built apart, since the arguments may point into the old text. */
-    char fresh[TEXT_ROOM];
+    char fresh[BST_ERR_TEXT];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(fresh, sizeof fresh, fmt, ap);
@@ -35,7 +33,7 @@ enum bst_err bst_fail(enum bst_err code, const char *fmt, ...)
 
 enum bst_err bst_fail_in(enum bst_err code, const char *fmt, ...)
 {
-    char fresh[TEXT_ROOM];
+    char fresh[BST_ERR_TEXT];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(fresh, sizeof fresh - 2, fmt, ap);
@@ -72,7 +70,7 @@ void bst_panic(const char *file, int line, const char *fmt, ...)
     void (*hook)(void) = atomic_exchange(&panic_hook, NULL);
     if (hook)
         hook();
-    char words[TEXT_ROOM];
+    char words[BST_ERR_TEXT];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(words, sizeof words, fmt, ap);

@@ -40,15 +40,28 @@ enum bst_err bst_fail(enum bst_err code, const char *fmt, ...) BST_PRINTF(2, 3);
 /* Puts "prefix: " before the text of the error that is on its way up, and returns `code`. */
 enum bst_err bst_fail_in(enum bst_err code, const char *fmt, ...) BST_PRINTF(2, 3);
 
+/* The calling thread's last text; never NULL. Borrowed until the next bst_fail() of this thread. */
+const char *bst_err_text(void);
+const char *bst_err_name(enum bst_err code);
+
+/* An error that is put aside, code and text, while other calls of this thread may fail in their
+ * turn. Another thread may put back what one has kept. */
+enum { BST_ERR_TEXT = 1024 };
+struct bst_failure {
+    enum bst_err err;
+    char text[BST_ERR_TEXT]; /* "" with BST_OK */
+};
+/* `err` with the calling thread's last text. */
+struct bst_failure bst_err_keep(enum bst_err err);
+/* The calling thread's error again; returns its code. BST_OK leaves the thread's text alone. */
+enum bst_err bst_err_restore(const struct bst_failure *f);
+
 #ifdef __clang_analyzer__
 /* The analyser does not look into other files; without this it takes every error for a BST_OK. */
 #define bst_fail(code, ...) (bst_fail(code, __VA_ARGS__), (code))
 #define bst_fail_in(code, ...) (bst_fail_in(code, __VA_ARGS__), (code))
+#define bst_err_restore(f) (bst_err_restore(f), (f)->err)
 #endif
-
-/* The calling thread's last text; never NULL. Borrowed until the next bst_fail() of this thread. */
-const char *bst_err_text(void);
-const char *bst_err_name(enum bst_err code);
 
 #define BST_TRY(expr)                                                                              \
     do {                                                                                           \

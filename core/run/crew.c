@@ -234,13 +234,12 @@ int bst_crew_follow(struct bst_cluster *c, const struct bst_preset *preset,
     if (!err)
         err = bst_trainer_follow(t);
     if (err == BST_E_PEER) {
-        char why[TEXT];
-        bst_copy_text(why, sizeof why, bst_err_text());
+        const struct bst_failure why = bst_err_keep(err);
         bst_trainer_close(t);
         char code[16];
         bst_diag_code(BST_DIAG_PROCESS_LOST, code);
         bst_fail(err, "%s: %s; process 0 saves what there is, and --resume goes on from it", code,
-                 why);
+                 why.text);
         *tell = true;
         return EXIT_FAILED;
     }

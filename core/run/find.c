@@ -13,8 +13,7 @@ enum bst_err bst_find_begin(const struct bst_find *f, struct bst_kept **kept)
 enum bst_err bst_find_end(const struct bst_find *f, struct bst_kept *kept, enum bst_err err,
                           bool *restored)
 {
-    char why[400];
-    bst_copy_text(why, sizeof why, err ? bst_err_text() : "");
+    const struct bst_failure why = bst_err_keep(err);
     enum bst_err back = bst_trainer_restore(kept);
     bst_trainer_kept_free(kept);
     if (!back && f->req.batch)
@@ -22,7 +21,7 @@ enum bst_err bst_find_end(const struct bst_find *f, struct bst_kept *kept, enum 
     *restored = !back;
     if (back)
         return bst_fail_in(back, "after the search the trainer could not be put back");
-    return err ? bst_fail(err, "%s", why) : BST_OK;
+    return bst_err_restore(&why);
 }
 
 void bst_find_say(const struct bst_find *f, const char *fmt, ...)

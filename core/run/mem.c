@@ -298,8 +298,7 @@ struct search {
     const char *precision, *recompute;
     uint64_t capacity;
     struct bst_mem_largest out;
-    enum bst_err err;
-    char text[512];
+    struct bst_failure why;
 };
 
 static void *search_main(void *arg)
@@ -309,10 +308,10 @@ static void *search_main(void *arg)
     struct bst_preset_errors errs;
     bool generated = false;
     bst_preset_errors_init(&errs);
-    s->err = open_planner(s->cfg, s->precision, s->recompute, s->capacity, &p, &generated, &errs);
-    if (s->err) {
-        bst_copy_text(s->text, sizeof s->text, bst_err_text());
-    } else {
+    enum bst_err err =
+        open_planner(s->cfg, s->precision, s->recompute, s->capacity, &p, &generated, &errs);
+    s->why = bst_err_keep(err);
+    if (!err) {
         find_largest(&p, &s->out);
         close_planner(&p);
     }
@@ -358,12 +357,11 @@ static enum bst_err add_setting(const struct bst_mem_cfg *cfg, const char *preci
         pthread_join(thread, NULL);
     else
         find_largest(&p, &search.out);
-    if (!search.err)
+    if (!search.why.err)
         add_parts(&p, r, from, search.out.micro);
     /* After the other one: what both wrote of cuDNN's answers is then together. */
     close_planner(&p);
-    if (search.err)
-        return bst_fail(search.err, "%s", search.text);
+    BST_TRY(bst_err_restore(&search.why));
     r->largest = bst_xrealloc(r->largest, (size_t)r->n_largest + 1, sizeof *r->largest);
     r->largest[r->n_largest++] = search.out;
     return BST_OK;

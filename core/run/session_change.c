@@ -229,7 +229,6 @@ enum bst_err bst_session_write_entry(struct bst_session *s, uint64_t update, uin
 static enum bst_err put_keeping(struct bst_session *s, struct bst_proposal *p)
 {
     struct bst_live before = s->live;
-    char why[400];
     BST_TRY(bst_trainer_set_split(s->trainer, (int64_t)p->plan.after.batch,
                                   (int)p->plan.after.split.accumulate, NULL));
     s->live = p->plan.after;
@@ -237,12 +236,12 @@ static enum bst_err put_keeping(struct bst_session *s, struct bst_proposal *p)
     p->journalled = !err;
     if (!err)
         return BST_OK;
-    bst_copy_text(why, sizeof why, bst_err_text());
+    const struct bst_failure why = bst_err_keep(err);
     s->live = before;
     if (bst_trainer_set_split(s->trainer, (int64_t)before.batch, (int)before.split.accumulate,
                               NULL))
         bst_session_note(s, BST_DIAG_CHANGE_ROLLED_BACK, "%s", bst_err_text());
-    return bst_fail(err, "%s", why);
+    return bst_err_restore(&why);
 }
 
 static enum bst_err put_holding(struct bst_session *s, struct bst_proposal *p)

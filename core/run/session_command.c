@@ -222,15 +222,14 @@ void bst_session_take(struct bst_session *s, const struct bst_inbound *in)
 enum bst_err bst_session_commands(struct bst_session *s, bool urgent_only)
 {
     struct bst_inbound in;
-    char why[400];
     /* One change an update: a second one waits until the first was seen in force. */
     while (s->server && !s->stopping && !s->lost &&
            bst_server_next(s->server, urgent_only || s->pending, &in)) {
         enum bst_err err = bst_session_settle(s);
         if (err) {
-            bst_copy_text(why, sizeof why, bst_err_text());
-            bst_session_answer_text(s, &in, "dropped", BST_DIAG_NONE, why);
-            return bst_fail(err, "%s", why);
+            const struct bst_failure why = bst_err_keep(err);
+            bst_session_answer_text(s, &in, "dropped", BST_DIAG_NONE, why.text);
+            return bst_err_restore(&why);
         }
         bst_session_take(s, &in);
     }

@@ -165,7 +165,6 @@ static bool is_saved(const struct bst_session *s)
 enum bst_err bst_session_save(struct bst_session *s)
 {
     struct bst_checkpoint made;
-    char why[400];
     /* First, since making the folder for checkpoints would make the run's anew, without the rest.
      */
     enum bst_err err = bst_session_folder_look(s, true);
@@ -175,7 +174,7 @@ enum bst_err bst_session_save(struct bst_session *s)
     if (!err)
         err = save_now(s, &made);
     if (err) {
-        bst_copy_text(why, sizeof why, bst_err_text());
+        const struct bst_failure why = bst_err_keep(err);
         s->save_pause = s->save_pause > 0 ? 2 * s->save_pause : RETRY_FIRST;
         if (s->save_pause > RETRY_MOST)
             s->save_pause = RETRY_MOST;
@@ -185,9 +184,9 @@ enum bst_err bst_session_save(struct bst_session *s)
         if (s->saved)
             snprintf(last, sizeof last, "the last is of update %" PRIu64, s->saved_update);
         bst_session_note(s, BST_DIAG_CHECKPOINT_FAILING,
-                         "checkpoint at update %" PRIu64 ": %s (attempt %d, %s)", s->at.update, why,
-                         s->n_save_failed, last);
-        return bst_fail(err, "%s", why);
+                         "checkpoint at update %" PRIu64 ": %s (attempt %d, %s)", s->at.update,
+                         why.text, s->n_save_failed, last);
+        return bst_err_restore(&why);
     }
     s->save_again = s->save_pause = 0;
     s->folder.save = false;

@@ -240,33 +240,28 @@ static enum bst_err take_oldest(struct bst_session *s)
 /* All of them have happened or not, whatever the first of them came to. */
 enum bst_err bst_session_settle(struct bst_session *s)
 {
-    char why[400];
-    enum bst_err err = BST_OK;
+    struct bst_failure first = {.err = BST_OK};
     while (s->n_sent) {
-        enum bst_err next = take_oldest(s);
-        if (next && !err)
-            bst_copy_text(why, sizeof why, bst_err_text());
-        err = err ? err : next;
+        enum bst_err err = take_oldest(s);
+        if (err && !first.err)
+            first = bst_err_keep(err);
     }
-    return err ? bst_fail(err, "%s", why) : BST_OK;
+    return bst_err_restore(&first);
 }
 
 /* What is known of those before it comes first; the same failure may be what one of them met. */
 static enum bst_err not_sent(struct bst_session *s, enum bst_err err)
 {
-    char why[400];
+    const struct bst_failure why = bst_err_keep(err);
     bool others = s->n_sent > 0;
-    bst_copy_text(why, sizeof why, bst_err_text());
     BST_TRY(bst_session_settle(s));
     if (others && s->n_dropped)
         return BST_OK;
-    bst_fail(err, "%s", why);
-    return bst_session_fault(s, err);
+    return bst_session_fault(s, bst_err_restore(&why));
 }
 
 static enum bst_err send(struct bst_session *s, const struct bst_session_sent *u)
 {
-    char why[400];
     bst_server_busy(s->server, true);
     enum bst_err err = bst_trainer_send(s->trainer, &u->req, &s->interrupt);
     bst_server_busy(s->server, false);
@@ -279,9 +274,9 @@ static enum bst_err send(struct bst_session *s, const struct bst_session_sent *u
     if (!err)
         return BST_OK;
     /* The run ends: where it stands is behind all that has happened. */
-    bst_copy_text(why, sizeof why, bst_err_text());
+    const struct bst_failure why = bst_err_keep(err);
     enum bst_err rest = bst_session_settle(s);
-    return bst_fail(rest ? rest : err, "%s", rest ? bst_err_text() : why);
+    return rest ? rest : bst_err_restore(&why);
 }
 
 static enum bst_err update_at_once(struct bst_session *s, const struct bst_session_sent *u)

@@ -111,16 +111,14 @@ static enum bst_err write_all(struct bst_trainer *t, struct making *mk)
 /* Takes away what a save that failed has made; the failure's text stays. */
 static enum bst_err undo(const struct making *mk, enum bst_err why)
 {
-    char *text = bst_xstrdup(bst_err_text());
+    const struct bst_failure failure = bst_err_keep(why);
     enum bst_err err = BST_OK;
     if (bst_io_exists(mk->final) && rename(mk->final, mk->temp))
         err = bst_io_remove_tree(mk->final);
     if (!err && bst_io_exists(mk->temp))
         err = bst_io_remove_tree(mk->temp);
-    /* What cannot be removed now is swept when the run next starts. */
-    err = bst_fail(why, "%s", text);
-    bst_free(text);
-    return err;
+    (void)err; /* what cannot be removed now is swept when the run next starts */
+    return bst_err_restore(&failure);
 }
 
 /* Out of sight first, so that what is half deleted is no candidate. */

@@ -16,13 +16,12 @@ enum { NOTICE_MS = 20 }; /* between looks at what other processes say in the mid
 static enum bst_err look_behind(struct rank *k, enum bst_err err)
 {
     const struct bst_backend *b = k->t->cfg.backend;
-    char text[400];
     uint64_t unused;
     if ((err != BST_E_LIBRARY && err != BST_E_UNSUPPORTED) || !b->memory || !k->be)
         return err;
-    snprintf(text, sizeof text, "%s", bst_err_text());
+    const struct bst_failure met = bst_err_keep(err);
     enum bst_err own = b->memory(k->be, &unused);
-    return own == BST_E_CONTEXT || own == BST_E_DEVICE ? own : bst_fail(err, "%s", text);
+    return own == BST_E_CONTEXT || own == BST_E_DEVICE ? own : bst_err_restore(&met);
 }
 
 static void run_job(struct rank *k)

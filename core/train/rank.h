@@ -213,11 +213,9 @@ struct bst_trainer {
     double taken_at; /* the last one */
     bool moved;      /* rank 0 has made the one that is being taken: what the others go by, too */
     bool apart;      /* after a failure ranks may differ, and their link be broken */
-    struct {         /* of what the updates on their way cannot all be taken; err 0: nothing */
-        enum bst_err err;
-        bool is_told;
-        char text[400];
-    } cause;
+    /* Why the updates on their way cannot all be taken; err 0: they can. */
+    struct bst_failure cause;
+    bool cause_is_told;
 
     struct bst_layer_norm *layers;
     bool weight_norms; /* of the present weights, are in layers */

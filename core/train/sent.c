@@ -3,7 +3,6 @@
  * by one, up to the last update that rank 0 has made; all behind it have not happened, on any rank
  * that answers. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -39,12 +38,11 @@ static enum bst_err forget_job(struct rank *k, void *arg)
 /* Nothing is left on its way; the text of the failure stays. */
 static void forget(struct bst_trainer *t)
 {
-    char text[512];
-    snprintf(text, sizeof text, "%s", bst_err_text());
+    const struct bst_failure why = bst_err_keep(BST_E_STATE);
     t->n_sent = 0;
     if (bst_ranks_do(t, t->ranks_here, forget_job, NULL))
         BST_ASSERT(!"forgetting cannot fail");
-    bst_fail(BST_E_STATE, "%s", text);
+    bst_err_restore(&why);
 }
 
 static enum bst_err failed(struct bst_trainer *t, enum bst_err err)
@@ -54,14 +52,13 @@ static enum bst_err failed(struct bst_trainer *t, enum bst_err err)
     t->apart = true;
     if (!t->n_sent)
         forget(t);
-    return bst_fail(err, "%s", bst_err_text());
+    return err;
 }
 
 static void note_cause(struct bst_trainer *t, enum bst_err err, bool is_told)
 {
-    t->cause.err = err;
-    t->cause.is_told = is_told;
-    snprintf(t->cause.text, sizeof t->cause.text, "%s", bst_err_text());
+    t->cause = bst_err_keep(err);
+    t->cause_is_told = is_told;
 }
 
 enum bst_err bst_made_alike(struct bst_trainer *t)
@@ -73,10 +70,10 @@ enum bst_err bst_made_alike(struct bst_trainer *t)
 /* Ranks become alike again, and their link whole. */
 static enum bst_err gather_up(struct bst_trainer *t)
 {
-    enum bst_err owed = t->cause.is_told ? BST_OK : t->cause.err;
+    enum bst_err owed = t->cause_is_told ? BST_OK : bst_err_restore(&t->cause);
     t->cause.err = BST_OK;
     if (owed)
-        return bst_fail(owed, "%s", t->cause.text);
+        return owed;
     return t->apart ? bst_made_alike(t) : BST_OK;
 }
 
@@ -274,7 +271,7 @@ static void done(struct bst_trainer *t, const struct sent *s, struct bst_update_
 static enum bst_err undone(struct bst_trainer *t, enum bst_err err)
 {
     if (err == BST_E_STATE && t->cause.err)
-        err = bst_fail(t->cause.err, "%s", t->cause.text);
+        err = bst_err_restore(&t->cause);
     t->cause.err = BST_OK;
     t->n_sent = 0;
     return failed(t, err);
@@ -315,7 +312,7 @@ enum bst_err bst_trainer_update(struct bst_trainer *t, const struct bst_update_r
     enum bst_err err = bst_trainer_take(t, out);
     /* Here gradients were whole everywhere: a rank that failed did so in the midst of moving. */
     if (!err && t->cause.err) {
-        err = bst_fail(t->cause.err, "%s", t->cause.text);
+        err = bst_err_restore(&t->cause);
         t->cause.err = BST_OK;
     }
     if (err)

@@ -1,7 +1,6 @@
 /* From one split to another: programs first, beside the old ones; then the old arena is unmapped
  * and the new one mapped, never both. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/base/clock.h"
 #include "core/base/text.h"
@@ -228,18 +227,16 @@ void bst_rank_drop_split(struct rank *k)
 /* The old split again after a swap that failed; the text of the failure stays. */
 static enum bst_err swap_back(struct bst_trainer *t, enum bst_err why)
 {
-    char text[512];
-    strncpy(text, bst_err_text(), sizeof text - 1);
-    text[sizeof text - 1] = '\0';
+    const struct bst_failure failure = bst_err_keep(why);
     struct split_plan old = t->plan;
     enum bst_err err = bst_ranks_all(t, drop_job, NULL);
     if (!err && old.split.batch)
         err = bst_ranks_all(t, swap_job, &old);
     if (err) {
         t->plan = (struct split_plan){0};
-        return bst_fail_in(err, "%s; and going back failed", text);
+        return bst_fail_in(err, "%s; and going back failed", failure.text);
     }
-    return bst_fail(why, "%s", text);
+    return bst_err_restore(&failure);
 }
 
 enum bst_err bst_swap_split(struct bst_trainer *t, int64_t batch, int micro_batches,

@@ -39,6 +39,29 @@ static void long_text_is_cut_not_overrun(void **state)
     assert_int_equal(strlen(bst_err_text()), 1023);
 }
 
+static void a_kept_error_comes_back_whole(void **state)
+{
+    (void)state;
+    char big[5000];
+    memset(big, 'x', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    bst_fail(BST_E_DEVICE, "%s", big);
+    const struct bst_failure first = bst_err_keep(BST_E_DEVICE);
+    bst_fail(BST_E_IO, "another, %s", "meanwhile");
+    assert_int_equal(bst_err_restore(&first), BST_E_DEVICE);
+    assert_int_equal(strlen(bst_err_text()), 1023);
+    assert_string_equal(bst_err_text(), first.text);
+
+    bst_fail(BST_E_IO, "100 %%s of it");
+    const struct bst_failure percent = bst_err_keep(BST_E_IO), none = bst_err_keep(BST_OK);
+    bst_fail(BST_E_ARG, "other");
+    assert_int_equal(bst_err_restore(&none), BST_OK);
+    assert_string_equal(none.text, "");
+    assert_string_equal(bst_err_text(), "other");
+    assert_int_equal(bst_err_restore(&percent), BST_E_IO);
+    assert_string_equal(bst_err_text(), "100 %s of it");
+}
+
 static void *other_thread(void *arg)
 {
     (void)arg;
@@ -115,9 +138,13 @@ static void panic_runs_hook_then_aborts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_kept_and_prefixed), cmocka_unit_test(long_text_is_cut_not_overrun),
-        cmocka_unit_test(each_thread_has_its_text),  cmocka_unit_test(names_are_there),
-        cmocka_unit_test(try_returns_at_once),       cmocka_unit_test(panic_runs_hook_then_aborts),
+        cmocka_unit_test(text_is_kept_and_prefixed),
+        cmocka_unit_test(long_text_is_cut_not_overrun),
+        cmocka_unit_test(a_kept_error_comes_back_whole),
+        cmocka_unit_test(each_thread_has_its_text),
+        cmocka_unit_test(names_are_there),
+        cmocka_unit_test(try_returns_at_once),
+        cmocka_unit_test(panic_runs_hook_then_aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

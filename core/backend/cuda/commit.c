@@ -1,6 +1,5 @@
 /* The end of an update as one: the decision whether to move anything is the device's, and what came
  * of it goes back in one copy. Nothing here waits but what has to give numbers back. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/backend/cuda/update.h"
@@ -183,19 +182,18 @@ static struct bst_commit_state state_of(const struct kern_scaler *s)
  * the copy may have been cut. */
 static enum bst_err wait_for_result(struct bst_be *be, cudaEvent_t done, char *back, double number)
 {
-    char text[400];
     enum bst_err err = cuda_wait_event(be, done);
 
     if (!err)
         return BST_OK;
-    snprintf(text, sizeof text, "%s", bst_err_text());
+    const struct bst_failure why = bst_err_keep(err);
     if (err != BST_E_CONTEXT && err != BST_E_DEVICE && !be->is_hung && !cuda_wait(be)) {
         cuda_link_owes(be);
         return BST_OK;
     }
     if (cuda_decision_at(back)->number == number && *cuda_end_at(be->update, back) == number)
         return BST_OK;
-    return bst_fail(err, "%s", text);
+    return bst_err_restore(&why);
 }
 
 static double seconds_between(cudaEvent_t from, cudaEvent_t to)

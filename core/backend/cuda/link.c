@@ -32,9 +32,8 @@ struct cuda_link {
     struct cuda_gate *gate;
     int rank, n_ranks;
     uint64_t n_calls, n_over; /* n_over: known to be */
-    enum bst_err why;         /* it was left */
+    struct bst_failure why;   /* it was left */
     bool is_owed;             /* nobody was told */
-    char text[400];
 };
 
 const int32_t *cuda_link_gate(const struct bst_be *be)
@@ -86,8 +85,7 @@ static bool given_up(const struct cuda_link *l)
 /* What is said of it again and again: by every commit behind the collective that was left. */
 static enum bst_err left(struct cuda_link *l, enum bst_err err)
 {
-    l->why = err;
-    snprintf(l->text, sizeof l->text, "%s", bst_err_text());
+    l->why = bst_err_keep(err);
     return err;
 }
 
@@ -101,16 +99,16 @@ enum bst_err cuda_link_why(struct bst_be *be)
 {
     struct cuda_link *l = be->link;
 
-    if (!l || !l->why)
+    if (!l || !l->why.err)
         return bst_fail(BST_E_STATE, "another rank failed");
     l->is_owed = false;
-    return bst_fail(l->why, "%s", l->text);
+    return bst_err_restore(&l->why);
 }
 
 void cuda_link_owes(struct bst_be *be)
 {
     if (be->link)
-        be->link->is_owed = be->link->why != BST_OK;
+        be->link->is_owed = be->link->why.err != BST_OK;
 }
 
 static enum bst_err owed(struct bst_be *be)
@@ -395,10 +393,9 @@ static enum bst_err join(struct bst_be *be, const struct bst_link_cfg *cfg)
     if (!err)
         err = connect(be, cfg);
     if (err) {
-        char text[400];
-        snprintf(text, sizeof text, "%s", bst_err_text());
+        const struct bst_failure why = bst_err_keep(err);
         leave(be, true);
-        return bst_fail(err, "%s", text);
+        return bst_err_restore(&why);
     }
     return BST_OK;
 }

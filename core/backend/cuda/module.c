@@ -13,13 +13,11 @@
 #undef bst_fail
 #undef bst_fail_in
 
-enum { TEXT_BYTES = 512 };
-
 static const struct bst_module_host *host;
 
 enum bst_err bst_fail(enum bst_err code, const char *fmt, ...)
 {
-    char text[TEXT_BYTES];
+    char text[BST_ERR_TEXT];
     va_list args;
 
     va_start(args, fmt);
@@ -30,7 +28,7 @@ enum bst_err bst_fail(enum bst_err code, const char *fmt, ...)
 
 enum bst_err bst_fail_in(enum bst_err code, const char *fmt, ...)
 {
-    char text[TEXT_BYTES];
+    char text[BST_ERR_TEXT];
     va_list args;
 
     va_start(args, fmt);
@@ -41,7 +39,7 @@ enum bst_err bst_fail_in(enum bst_err code, const char *fmt, ...)
 
 void bst_panic(const char *file, int line, const char *fmt, ...)
 {
-    char text[TEXT_BYTES];
+    char text[BST_ERR_TEXT];
     va_list args;
 
     va_start(args, fmt);
