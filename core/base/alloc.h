@@ -17,6 +17,16 @@ char *bst_xstrdup(const char *s);
 char *bst_xasprintf(const char *fmt, ...) BST_PRINTF(1, 2);
 void bst_free(void *p); /* NULL is fine */
 
+/* A list of n members of `size` bytes, with room for one more: it grows twofold. *room: members it
+ * has room for, 0 of NULL. What is new is not zeroed. */
+static inline void *bst_xgrow(void *list, int n, int *room, size_t size)
+{
+    if (n < *room)
+        return list;
+    *room = *room ? 2 * *room : 16;
+    return bst_xrealloc(list, (size_t)*room, size);
+}
+
 /* A counted block of exactly `bytes` (0 gives NULL). BST_E_NOMEM names the size. */
 BST_MUST_USE enum bst_err bst_alloc(size_t bytes, void **out);
 void bst_alloc_free(void *p, size_t bytes);

@@ -40,10 +40,7 @@ void bst_tensors_writer_add(struct bst_tensors_writer *w, const char *name, int 
                             const int64_t *d)
 {
     BST_ASSERT(w->fd < 0 && rank >= 0 && rank <= BST_TENSOR_MAX_RANK);
-    if (w->n == w->room) {
-        w->room = w->room ? 2 * w->room : 64;
-        w->t = bst_xrealloc(w->t, (size_t)w->room, sizeof *w->t);
-    }
+    w->t = bst_xgrow(w->t, w->n, &w->room, sizeof *w->t);
     struct declared *t = &w->t[w->n++];
     *t = (struct declared){.name = bst_xstrdup(name), .rank = rank, .count = 1};
     for (int i = 0; i < rank; i++) {

@@ -16,10 +16,7 @@ static int by_name(const void *a, const void *b)
 
 static void add(struct bst_files *f, int *room, const char *dir, const char *name)
 {
-    if (f->n == *room) {
-        *room = *room ? 2 * *room : 64;
-        f->path = bst_xrealloc(f->path, (size_t)*room, sizeof *f->path);
-    }
+    f->path = bst_xgrow(f->path, f->n, room, sizeof *f->path);
     f->path[f->n++] = bst_xasprintf("%s/%s", dir, name);
 }
 

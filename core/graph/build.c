@@ -10,14 +10,6 @@
 /* Largest extent of one dimension: index arithmetic in a kernel then fits in 64 bits with room. */
 #define MAX_DIM ((int64_t)1 << 30)
 
-static void *grow(void *p, int n, int *room, size_t size)
-{
-    if (n < *room)
-        return p;
-    *room = *room ? *room * 2 : 64;
-    return bst_xrealloc(p, (size_t)*room, size);
-}
-
 struct bst_shape_text bst_shape_text(const struct bst_shape *s)
 {
     struct bst_shape_text t = {""};
@@ -38,7 +30,7 @@ static int add_value(struct bst_graph *g, const struct bst_shape *s, const char 
             return bst_graph_fail(g, BST_E_SHAPE, "%s: a result of %s is too large", name,
                                   bst_shape_text(s).s);
     }
-    g->values = grow(g->values, g->n_values, &g->room_values, sizeof *g->values);
+    g->values = bst_xgrow(g->values, g->n_values, &g->room_values, sizeof *g->values);
     g->values[g->n_values] = *s;
     return g->n_values++;
 }
@@ -46,7 +38,7 @@ static int add_value(struct bst_graph *g, const struct bst_shape *s, const char 
 int bst_graph_add_param(struct bst_graph *g, const char *layer, const char *suffix,
                         enum bst_param_kind kind, enum bst_init init, const struct bst_shape *s)
 {
-    g->params = grow(g->params, g->n_params, &g->room_params, sizeof *g->params);
+    g->params = bst_xgrow(g->params, g->n_params, &g->room_params, sizeof *g->params);
     struct bst_param *p = &g->params[g->n_params];
     p->name = bst_xasprintf("%s.%s", layer, suffix);
     p->kind = kind;
@@ -69,7 +61,7 @@ int bst_graph_add_node(struct bst_graph *g, enum bst_op op, const char *name, in
         if (out < 0)
             return -1;
     }
-    g->nodes = grow(g->nodes, g->n_nodes, &g->room_nodes, sizeof *g->nodes);
+    g->nodes = bst_xgrow(g->nodes, g->n_nodes, &g->room_nodes, sizeof *g->nodes);
     struct bst_node *n = &g->nodes[g->n_nodes++];
     *n = (struct bst_node){.op = op, .in = {x, y, -1}, .out = out, .params = {-1, -1, -1, -1}};
     n->name = bst_xstrdup(name);

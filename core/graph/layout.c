@@ -135,10 +135,7 @@ static enum bst_err reordered(struct layouter *l, int *v, uint32_t layout, const
     int copy = bst_pass_add_value(l->c, &s);
     set_layout(l->c, copy, layout);
     BST_TRY(reorder(l->c, *v, copy, false, name));
-    if (l->n_copies == l->room_copies) {
-        l->room_copies = l->room_copies ? l->room_copies * 2 : 64;
-        l->copies = bst_xrealloc(l->copies, (size_t)l->room_copies, sizeof *l->copies);
-    }
+    l->copies = bst_xgrow(l->copies, l->n_copies, &l->room_copies, sizeof *l->copies);
     l->copies[l->n_copies++] = (struct copy){*v, copy};
     *v = copy;
     return BST_OK;

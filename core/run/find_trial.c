@@ -22,10 +22,7 @@ static bool is_lost(const struct bst_update_result *res)
 
 static void add(struct arm *a, uint64_t samples, const struct bst_update_result *res)
 {
-    if (a->n == a->room) {
-        a->room = a->room ? 2 * a->room : 256;
-        a->updates = bst_xrealloc(a->updates, (size_t)a->room, sizeof *a->updates);
-    }
+    a->updates = bst_xgrow(a->updates, a->n, &a->room, sizeof *a->updates);
     a->updates[a->n++] = (struct bst_trial_update){samples, is_lost(res) ? NAN : res->loss};
     a->seconds += res->seconds;
 }

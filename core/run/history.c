@@ -37,14 +37,6 @@ static double real_or_nan(const json_t *o, const char *key)
     return bst_json_real(o, key, NAN);
 }
 
-static void *room_for(void *list, int n, int *room, size_t size)
-{
-    if (n < *room)
-        return list;
-    *room = *room ? 2 * *room : 256;
-    return bst_xrealloc(list, (size_t)*room, size);
-}
-
 static void drop_after(struct reader *r, double samples)
 {
     struct bst_history *h = &r->h;
@@ -82,7 +74,7 @@ static bool add_update(struct reader *r, const json_t *o)
             h->n_updates--;
         drop_after(r, u.samples);
     }
-    h->updates = room_for(h->updates, h->n_updates, &r->room_updates, sizeof *h->updates);
+    h->updates = bst_xgrow(h->updates, h->n_updates, &r->room_updates, sizeof *h->updates);
     h->updates[h->n_updates++] = u;
     return true;
 }
@@ -101,7 +93,7 @@ static bool add_eval(struct reader *r, const json_t *o)
     if (!(e.samples >= 0))
         return false;
     drop_after(r, e.samples);
-    h->evals = room_for(h->evals, h->n_evals, &r->room_evals, sizeof *h->evals);
+    h->evals = bst_xgrow(h->evals, h->n_evals, &r->room_evals, sizeof *h->evals);
     h->evals[h->n_evals++] = e;
     return true;
 }
@@ -114,7 +106,7 @@ static bool add_noise(struct reader *r, const json_t *o)
                                   real_or_nan(o, "efficiency")};
     if (!(v.samples >= 0))
         return false;
-    h->noise = room_for(h->noise, h->n_noise, &r->room_noise, sizeof *h->noise);
+    h->noise = bst_xgrow(h->noise, h->n_noise, &r->room_noise, sizeof *h->noise);
     h->noise[h->n_noise++] = v;
     return true;
 }
@@ -123,7 +115,7 @@ static bool add_noise(struct reader *r, const json_t *o)
 static void add_event(struct reader *r, const struct bst_history_event *e)
 {
     struct bst_history *h = &r->h;
-    h->events = room_for(h->events, h->n_events, &r->room_events, sizeof *h->events);
+    h->events = bst_xgrow(h->events, h->n_events, &r->room_events, sizeof *h->events);
     int at = h->n_events++;
     while (at && h->events[at - 1].wall > e->wall) {
         h->events[at] = h->events[at - 1];

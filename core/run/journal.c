@@ -134,8 +134,7 @@ static void make_room(struct bst_journal *j)
 {
     if (j->n < j->room)
         return;
-    j->room = j->room ? 2 * j->room : 16;
-    j->entries = bst_xrealloc(j->entries, (size_t)j->room, sizeof *j->entries);
+    j->entries = bst_xgrow(j->entries, j->n, &j->room, sizeof *j->entries);
     for (int i = 0; i < j->n; i++)
         own_keys(&j->entries[i]);
 }

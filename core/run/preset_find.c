@@ -157,10 +157,7 @@ enum bst_err bst_preset_list(const struct bst_preset_env *env, struct bst_preset
             char id[BST_PRESET_ID];
             if (!id_of(e->d_name, id) || has_id(list, *n, id))
                 continue;
-            if (*n == room) {
-                room = room ? 2 * room : 16;
-                list = bst_xrealloc(list, (size_t)room, sizeof *list);
-            }
+            list = bst_xgrow(list, *n, &room, sizeof *list);
             add_entry(env, env->dirs[d], id, &list[(*n)++]);
         }
         closedir(dir);

@@ -170,10 +170,7 @@ static void add_line(struct bst_recording *r, json_t *o)
     /* A resume went back in time: what came after that point was not to be. */
     while (r->n && r->lines[r->n - 1].t > t)
         json_decref(r->lines[--r->n].set);
-    if (r->n == r->room) {
-        r->room = r->room ? 2 * r->room : 256;
-        r->lines = bst_xrealloc(r->lines, (size_t)r->room, sizeof *r->lines);
-    }
+    r->lines = bst_xgrow(r->lines, r->n, &r->room, sizeof *r->lines);
     r->lines[r->n++] =
         (struct line){t, json_incref(set), json_is_true(json_object_get(o, "whole"))};
 }

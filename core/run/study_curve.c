@@ -24,14 +24,6 @@ struct bst_study_reader {
     bool whole;
 };
 
-static void *room_for(void *list, int n, int *room, size_t size)
-{
-    if (n < *room)
-        return list;
-    *room = *room ? 2 * *room : 64;
-    return bst_xrealloc(list, (size_t)*room, size);
-}
-
 static void start_over(struct bst_study_run *run)
 {
     struct bst_study_reader *r = run->reader;
@@ -50,7 +42,7 @@ static void add_point(struct bst_study_run *run, const struct bst_history_update
     bool same = run->n_points && floor((u->samples - samples / 2) / share) ==
                                      floor((r->last.samples - samples / 2) / share);
     if (!same) {
-        run->points = room_for(run->points, run->n_points, &r->room_points, sizeof *run->points);
+        run->points = bst_xgrow(run->points, run->n_points, &r->room_points, sizeof *run->points);
         run->points[run->n_points++] = (struct bst_study_point){0};
         r->weight = 0;
     }
@@ -64,7 +56,7 @@ static void add_point(struct bst_study_run *run, const struct bst_history_update
 static void add_eval(struct bst_study_run *run, const struct bst_history_eval *e)
 {
     struct bst_study_reader *r = run->reader;
-    run->evals = room_for(run->evals, run->n_evals, &r->room_evals, sizeof *run->evals);
+    run->evals = bst_xgrow(run->evals, run->n_evals, &r->room_evals, sizeof *run->evals);
     run->evals[run->n_evals++] = (struct bst_sweep_eval){e->samples, r->seconds, e->accuracy};
     r->walked.n_evals++;
 }
@@ -90,7 +82,7 @@ static void take_update(struct bst_study_run *run, const struct bst_history_upda
     r->whole &= u->accumulation == 1;
     add_point(run, u, samples);
     if (u->samples >= (r->n_epochs + 1) * run->samples_per_epoch) {
-        r->epochs = room_for(r->epochs, r->n_epochs, &r->room_epochs, sizeof *r->epochs);
+        r->epochs = bst_xgrow(r->epochs, r->n_epochs, &r->room_epochs, sizeof *r->epochs);
         r->epochs[r->n_epochs++] = r->epoch_seconds;
         r->epoch_seconds = 0;
     }

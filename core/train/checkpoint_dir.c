@@ -68,10 +68,7 @@ enum bst_err bst_checkpoint_scan(const char *dir, struct bst_entry **out, int *n
             break;
         if (!parse_name(de->d_name, &e))
             continue;
-        if (count == room) {
-            room = room ? 2 * room : 16;
-            all = bst_xrealloc(all, (size_t)room, sizeof *all);
-        }
+        all = bst_xgrow(all, count, &room, sizeof *all);
         all[count++] = e;
     }
     enum bst_err err = errno ? bst_fail(BST_E_IO, "%s: %s", dir, strerror(errno)) : BST_OK;
