@@ -22,10 +22,21 @@ static double across_at(const struct across *x, double v)
     return x->part + (1 - x->part) * tui_axis_at(&x->ahead, v);
 }
 
-static void across_make(struct across *x, const struct tui_chart *c, int width)
+/* Of the width that x0…x1 has; 1: nothing is ahead. */
+static double part_of(const struct tui_chart *c)
 {
     double natural = (c->x1 - c->x0) / (c->x2 - c->x0);
-    x->part = c->x2 > c->x1 && natural < worth_showing ? fmax(least_part, natural) : 1;
+    return c->ahead && c->x2 > c->x1 && natural < worth_showing ? fmax(least_part, natural) : 1;
+}
+
+bool tui_chart_breaks(const struct tui_chart *c)
+{
+    return part_of(c) < 1;
+}
+
+static void across_make(struct across *x, const struct tui_chart *c, int width)
+{
+    x->part = part_of(c);
     int here = (int)(x->part * width);
     tui_axis_make(&x->here, c->x0, c->x1, false, c->x_unit, here / 9 + 1);
     if (x->part < 1)
@@ -34,7 +45,8 @@ static void across_make(struct across *x, const struct tui_chart *c, int width)
 
 static bool counts(const struct tui_chart *c, double x, double y)
 {
-    return isfinite(y) && x >= c->x0 && x <= fmax(c->x1, c->x2) && (!c->log || y > 0);
+    return isfinite(y) && x >= c->x0 && x <= (c->ahead ? fmax(c->x1, c->x2) : c->x1) &&
+           (!c->log || y > 0);
 }
 
 static void widen(double v, double *lo, double *hi)

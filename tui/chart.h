@@ -35,8 +35,9 @@ struct tui_chart {
     struct tui_chart_line level[TUI_CHART_LINES], upright[TUI_CHART_LINES];
     int n_levels, n_uprights;
     double x0, x1;
-    double x2; /* above x1: what lies ahead of x1, up to here, in the last part of the width and at
-                  a scale of its own, behind a double line; else nothing does */
+    bool ahead; /* what lies ahead of x1, up to x2, takes the last part of the width, at a scale of
+                   its own behind a double line, unless it is too short to matter */
+    double x2;
     enum tui_axis_unit x_unit;
     const char *x_name; /* after the last label: "epoch" */
     bool log;
@@ -47,6 +48,8 @@ struct tui_chart {
     const char *empty; /* said when there is no finite point */
 };
 
+/* There is a double line. */
+bool tui_chart_breaks(const struct tui_chart *c);
 void tui_chart_draw(const struct tui_chart *c, struct tui_area a);
 /* Least and greatest finite y (above 0 when log) of all points that are drawn; false if there are
  * none. */

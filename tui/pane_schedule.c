@@ -64,11 +64,12 @@ static void set_axis(struct tui_chart *c, const struct tui_model *m)
 {
     double end = tui_x_of(m, m->view.x, end_of(m));
     c->x2 = isfinite(end) ? end : 0;
+    c->ahead = true;
     if (m->n_updates && !(m->view.maximised && m->view.span <= 0))
         return;
     c->x0 = m->view.x == TUI_X_UPDATE && m->n_updates ? 1 : 0;
     c->x1 = c->x2 > c->x0 ? c->x2 : c->x1;
-    c->x2 = 0;
+    c->ahead = false;
 }
 
 static void draw(const struct tui_model *m, struct tui_area a)
@@ -123,7 +124,12 @@ static void title(const struct tui_model *m, struct tui_area a)
         x = tui_title_item(a, x, TUI_NORMAL,
                            s->samples < s->warmup_samples ? "warming up" : "┊ warm-up", length);
     }
-    tui_title_item(a, x, TUI_DIM, "║ ahead", "");
+    struct tui_window w;
+    struct tui_chart c;
+    tui_chart_over(&c, m, &w, TUI_PANE_SCHEDULE);
+    set_axis(&c, m);
+    if (tui_chart_breaks(&c))
+        tui_title_item(a, x, TUI_DIM, "║ ahead", "");
 }
 
 static void csv(const struct tui_model *m, struct bst_sb *out)

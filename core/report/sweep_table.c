@@ -129,10 +129,11 @@ void bst_sweep_explain(const struct bst_sweep *w, struct bst_sb *out)
     if (!isfinite(w->target_used))
         return;
     if (w->vague)
-        bst_sb_addf(out,
-                    "choice and most accurate: unknown, two standard errors are over %.0f points;\n"
-                    "more seeds, or more samples to evaluate, would tell\n",
-                    100 * BST_SWEEP_DOUBT_MOST);
+        bst_sb_addf(
+            out,
+            "choice and most accurate: unknown, two standard errors of a difference between\n"
+            "equals are over %.0f points; more seeds or samples to evaluate would tell\n",
+            100 * BST_SWEEP_DOUBT_MOST);
     else
         bst_sb_addf(out, "choice: the fastest within %.2f points of the most accurate\n",
                     100 * w->delta_used);

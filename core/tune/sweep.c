@@ -103,6 +103,13 @@ static void settle(const struct bst_sweep *s, struct bst_sweep_row *row, struct 
     row->loss /= row->runs;
 }
 
+/* With one right and one wrong more: all of few samples right is not known without error. */
+static double error_of_one(double accuracy, double n)
+{
+    double p = (accuracy * n + 1) / (n + 2);
+    return sqrt(p * (1 - p) / n);
+}
+
 static double error_of(const struct bst_sweep_row *row, const struct bst_sweep_run *runs, int n)
 {
     double squares = 0, of_one = NAN;
@@ -111,7 +118,7 @@ static double error_of(const struct bst_sweep_row *row, const struct bst_sweep_r
             continue;
         double p = runs[i].accuracy, off = p - row->accuracy;
         squares += off * off;
-        of_one = sqrt(p * (1 - p) / runs[i].eval_samples);
+        of_one = error_of_one(p, runs[i].eval_samples);
     }
     return row->runs > 1 ? sqrt(squares / (row->runs - 1) / row->runs) : of_one;
 }

@@ -70,7 +70,8 @@ struct bst_sweep {
 /* Fills the rows, by rising batch. The choice: of the rows within delta of the most accurate, those
  * as fast as the fastest of them, and of these the most accurate. The standard error is that of the
  * mean over seeds; of one run it is what the number of evaluation samples alone leaves open,
- * sqrt(p(1-p)/N). At most BST_SWEEP_BATCHES different batches and BST_SWEEP_REPEATS runs of one. */
+ * sqrt(p(1-p)/N), p with one right and one wrong sample more (Laplace). At most BST_SWEEP_BATCHES
+ * different batches and BST_SWEEP_REPEATS runs of one. */
 void bst_sweep_table(struct bst_sweep *s, const struct bst_sweep_run *runs, int n);
 
 /* "32,64,128" → batches in the order given. False: not numbers from 1, one twice, or too many. */

@@ -69,6 +69,7 @@ def lrfind():
         args[-5:] = ["1e-9", "--end", "1e-7", "--updates", "30"]
         rc, out, err = place.cli(*args, "--apply", run.dir)
         check(rc == 1 and "unclear" in out and "nothing was proposed" in err, f"unclear: {rc} {out}{err}")
+        check("║" not in out, f"a chart that goes on past its last rate: {out}")
         check(run.journal()[-1]["seq"] == entry["seq"], "an unclear rate was proposed")
         run.ctl("stop")
         run.end()

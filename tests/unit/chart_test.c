@@ -162,7 +162,8 @@ static void any_size_draws(void **state)
         f.symbols = (enum tui_chart_symbols)(k % 3);
         f.ascii = f.symbols == TUI_DOTS_ASCII;
         struct tui_chart c = {.x1 = k % 5 ? 199 : 0,
-                              .x2 = k % 4 ? 0 : 300 * unit(),
+                              .ahead = k % 4 == 0,
+                              .x2 = 300 * unit(),
                               .log = k % 2,
                               .empty = "nothing",
                               .from_zero = k % 3 == 0,
@@ -218,8 +219,8 @@ static void the_axis_below_always_says_where(void **state)
 static void what_lies_ahead_has_its_part(void **state)
 {
     static const struct {
-        double x1, x2;
-        int line; /* the column of the double line; 0: there is none */
+        double x1, x2; /* x2 of 0: nothing is ahead */
+        int line;      /* the column of the double line; 0: there is none */
         const char *label[2];
     } cases[] = {
         {0.0433, 0, 0, {"0.01", "0.02"}},
@@ -232,9 +233,11 @@ static void what_lies_ahead_has_its_part(void **state)
         double end[] = {0, cases[i].x1};
         struct tui_frame f;
         struct bst_sb text;
-        struct tui_chart c = {.x1 = cases[i].x1, .x2 = cases[i].x2, .n_series = 1};
+        struct tui_chart c = {
+            .x1 = cases[i].x1, .ahead = cases[i].x2 > 0, .x2 = cases[i].x2, .n_series = 1};
         tui_frame_init(&f, 58, 8);
         c.series[0] = (struct tui_series){ends, end, 2, TUI_TRAIN, 1, 0, true};
+        assert_true(tui_chart_breaks(&c) == (cases[i].line > 0));
         tui_chart_draw(&c, tui_area_all(&f));
         int line = 0;
         for (int x = 0; x < f.w; x++)

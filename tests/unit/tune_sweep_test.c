@@ -103,7 +103,8 @@ static void one_seed_has_the_error_of_its_evaluation(void **state)
                                    made(96, 4, 0.5, 0.880, e[2])};
     (void)state;
     bst_sweep_table(&s, runs, 3);
-    assert_true(fabs(s.rows[0].error - 0.003) < 1e-12);
+    double p = 9001 / 10002.;
+    assert_true(fabs(s.rows[0].error - sqrt(p * (1 - p)) / 100) < 1e-12);
     /* 0.7 points: inside two standard errors of 0.43; 2 points are not. */
     assert_true(s.rows[1].choice);
 }
@@ -211,6 +212,11 @@ static void too_few_images_to_choose(void **state)
     assert_true(s.rows[1].fastest);
     assert_false(s.rows[0].choice || s.rows[1].choice);
     assert_false(s.rows[0].accurate || s.rows[1].accurate);
+    /* All of 64 right is not known to the last one. */
+    struct bst_sweep_run all = seeded(32, 1, 20, 1, e);
+    all.eval_samples = 64;
+    bst_sweep_table(&s, &all, 1);
+    assert_true(s.vague && fabs(s.rows[0].error - sqrt(65. / 66 / 66 / 64)) < 1e-12);
     s.delta = 0.06;
     bst_sweep_table(&s, runs, 2);
     assert_true(!s.vague && s.rows[1].choice);
