@@ -71,12 +71,12 @@ static void draw_kept(const struct bst_reply *r, struct tui_area a, int y)
 
 static int draw_notes(const struct bst_reply *r, struct tui_area a, int y)
 {
-    char text[200];
+    char text[BST_DIAG_BRIEF];
     for (int i = 0; i < r->n_notes && y < a.h; i++) {
         /* The keys themselves follow. */
         if (r->notes[i] == BST_DIAG_FIXED_KEYS_KEPT)
             continue;
-        snprintf(text, sizeof text, "BST-%d %s", r->notes[i], bst_diag_find(r->notes[i])->title);
+        bst_diag_brief((enum bst_diag)r->notes[i], text);
         y = tui_put_wrapped(a, y, TUI_WARN, text);
     }
     return y;

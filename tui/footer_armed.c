@@ -48,8 +48,11 @@ static void add_rate(struct bst_sb *out, const struct bst_reply *r)
 /* What should be known before the change is applied. */
 static void add_notes(struct bst_sb *out, const struct bst_reply *r)
 {
-    for (int i = 0; i < r->n_notes; i++)
-        bst_sb_addf(out, "  BST-%d %s", r->notes[i], bst_diag_find(r->notes[i])->title);
+    for (int i = 0; i < r->n_notes; i++) {
+        char brief[BST_DIAG_BRIEF];
+        bst_diag_brief((enum bst_diag)r->notes[i], brief);
+        bst_sb_addf(out, "  %s", brief);
+    }
 }
 
 /* Of the trainer's own words what is neither the values, which stand here already, nor a note: that
@@ -61,7 +64,7 @@ static void add_remarks(struct bst_sb *out, const struct bst_reply *r)
         size_t n = end ? (size_t)(end - part) : strlen(part);
         const char *arrow = strstr(part, " → ");
         bool values = arrow && arrow < part + n;
-        if (!values && strncmp(part, "BST-", 4))
+        if (!values && !bst_diag_number(part))
             bst_sb_addf(out, "  %.*s", (int)n, part);
         part += n + (end ? 2 : 0);
     }

@@ -124,49 +124,66 @@ static void shorten(const char *name, int cut, struct bst_sb *out)
     }
 }
 
-/* How many parts have to be shortened for every name that begins with the same one to have room: a
- * module has one name in all its rows. */
-static int parts_to_cut(const struct tui_model *m, const char *of, struct tui_area a, int room)
+/* How many parts of a name have to be shortened for it to have room; all but the last at most. */
+static int parts_to_cut(const struct tui_frame *f, const char *name, int room)
 {
-    int cut = 0;
-    size_t root = strcspn(of, ".") + 1;
-    for (int i = 0; i < m->status.n_layers; i++) {
-        const char *name = m->status.layers[i].name;
-        if (strncmp(name, of, root))
-            continue;
-        int parts = 0;
-        for (const char *p = name; *p; p++)
-            parts += *p == '.';
-        for (bool fits = false; !fits && cut < parts; cut += !fits) {
-            struct bst_sb text;
-            bst_sb_init(&text, sizeof m->status.layers[0].name);
-            shorten(name, cut, &text);
-            fits = tui_columns(a.f, text.data) <= room;
-            bst_sb_fini(&text);
-        }
+    int cut = 0, parts = 0;
+    for (const char *p = name; *p; p++)
+        parts += *p == '.';
+    for (bool fits = tui_columns(f, name) <= room; !fits && cut < parts;) {
+        struct bst_sb text;
+        bst_sb_init(&text, sizeof((struct bst_status_layer *)0)->name);
+        shorten(name, ++cut, &text);
+        fits = tui_columns(f, text.data) <= room;
+        bst_sb_fini(&text);
     }
     return cut;
 }
 
-static void draw_layer(const struct tui_model *m, int i, struct tui_area a, int y, bool wide)
+struct rows { /* of layers */
+    bool wide;
+    int room; /* columns for a name */
+    int cut[BST_MAX_LAYERS];
+};
+
+/* As many for every name that begins with the same part: a module has one name in all its rows. */
+static int cut_of(const struct tui_model *m, const struct rows *r, const char *of)
+{
+    size_t root = strcspn(of, ".") + 1;
+    int cut = 0;
+    for (int i = 0; i < m->status.n_layers; i++)
+        if (r->cut[i] > cut && !strncmp(m->status.layers[i].name, of, root))
+            cut = r->cut[i];
+    return cut;
+}
+
+static void make_rows(const struct tui_model *m, struct tui_area a, struct rows *r)
+{
+    r->wide = a.w >= 56;
+    r->room = a.w - 2 - 9 - (r->wide ? 27 : 7);
+    for (int i = 0; i < m->status.n_layers; i++)
+        r->cut[i] = parts_to_cut(a.f, m->status.layers[i].name, r->room);
+}
+
+static void draw_layer(const struct tui_model *m, int i, struct tui_area a, int y,
+                       const struct rows *r)
 {
     const struct bst_status_layer *l = &m->status.layers[i];
     char norm[TUI_NUM], weight[TUI_NUM], ratio[TUI_NUM], usual[TUI_NUM];
     wchar_t mark;
     enum tui_style style = mark_of(l, &m->layers[i], &mark);
     tui_metric(l->grad_norm, 3, norm);
-    int name = a.w - 2 - 9 - (wide ? 27 : 7);
     tui_cell_put(a, 0, y, style, mark);
     struct bst_sb brief;
     bst_sb_init(&brief, sizeof l->name);
-    shorten(l->name, parts_to_cut(m, l->name, a, name), &brief);
-    tui_put_cut(a, 2, y, name, TUI_NORMAL, brief.data);
+    shorten(l->name, cut_of(m, r, l->name), &brief);
+    tui_put_cut(a, 2, y, r->room, TUI_NORMAL, brief.data);
     bst_sb_fini(&brief);
-    int x = 2 + name;
+    int x = 2 + r->room;
     tui_put_right(a, x + 9, y, style == TUI_NORMAL ? TUI_STRONG : style, norm);
     usual_text(l, &m->layers[i], usual);
     tui_put_right(a, x + 16, y, TUI_DIM, usual);
-    if (!wide)
+    if (!r->wide)
         return;
     tui_metric(l->weight_norm, 3, weight);
     ratio_text(l, ratio);
@@ -177,19 +194,20 @@ static void draw_layer(const struct tui_model *m, int i, struct tui_area a, int 
 static void draw_layers(const struct tui_model *m, struct tui_area a)
 {
     int order[BST_MAX_LAYERS], n = order_layers(m, order);
-    bool wide = a.w >= 56;
+    struct rows rows;
     if (!n) {
         tui_put_cut(a, 0, 0, a.w, TUI_DIM,
                     m->view.filter[0] ? "no layer has this name" : "no layer norms yet");
         return;
     }
     int y = 0;
+    make_rows(m, a, &rows);
     if (a.h >= 4) {
-        int x = a.w - 9 - (wide ? 27 : 7);
+        int x = 2 + rows.room;
         tui_put(a, 2, 0, TUI_DIM, "layer, worst first");
         tui_put_right(a, x + 9, 0, TUI_DIM, "norm");
         tui_put_right(a, x + 16, 0, TUI_DIM, "usual");
-        if (wide) {
+        if (rows.wide) {
             tui_put_right(a, x + 26, 0, TUI_DIM, "weights");
             tui_put_right(a, x + 36, 0, TUI_DIM, "ratio");
         }
@@ -198,7 +216,7 @@ static void draw_layers(const struct tui_model *m, struct tui_area a)
     int first = m->view.scroll[TUI_PANE_GRADIENT];
     first = first > n - (a.h - y) ? n - (a.h - y) : first;
     for (int i = first < 0 ? 0 : first; i < n && y < a.h; i++, y++)
-        draw_layer(m, order[i], a, y, wide);
+        draw_layer(m, order[i], a, y, &rows);
 }
 
 static void draw(const struct tui_model *m, struct tui_area a)

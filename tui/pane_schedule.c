@@ -60,8 +60,9 @@ static double end_of(const struct tui_model *m)
 /* Past and window are those of the other charts, at their scale; what lies ahead has its own,
  * behind a double line. Alone on the screen, and before there is a past, it is the whole run at
  * one. */
-static void set_axis(struct tui_chart *c, const struct tui_model *m)
+static void make_chart(struct tui_chart *c, const struct tui_model *m, struct tui_window *w)
 {
+    tui_chart_over(c, m, w, TUI_PANE_SCHEDULE);
     double end = tui_x_of(m, m->view.x, end_of(m));
     c->x2 = isfinite(end) ? end : 0;
     c->ahead = true;
@@ -82,10 +83,9 @@ static void draw(const struct tui_model *m, struct tui_area a)
     struct tui_updates past;
     struct tui_chart c;
     enum tui_x kind = m->view.x;
-    tui_chart_over(&c, m, &w, TUI_PANE_SCHEDULE);
+    make_chart(&c, m, &w);
     c.from_zero = true;
     c.empty = "no schedule known yet";
-    set_axis(&c, m);
     c.series[c.n_series] = tui_series_updates(&past, m, &w, TUI_FIELD_RATE, TUI_RATE);
     past.keep = 0; /* a rate is what it was */
     c.n_series++;
@@ -126,8 +126,7 @@ static void title(const struct tui_model *m, struct tui_area a)
     }
     struct tui_window w;
     struct tui_chart c;
-    tui_chart_over(&c, m, &w, TUI_PANE_SCHEDULE);
-    set_axis(&c, m);
+    make_chart(&c, m, &w);
     if (tui_chart_breaks(&c))
         tui_title_item(a, x, TUI_DIM, "║ ahead", "");
 }

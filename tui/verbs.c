@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/run/preset.h"
 #include "core/run/run_dir.h"
+#include "core/tune/diagnostics.h"
 
 enum { TEXT_CAP = 64 << 10 };
 
@@ -40,17 +41,16 @@ static void refuse_json(const struct tui_call *c, const char *text)
 {
     struct bst_sb out;
     struct bst_json j;
-    char code[] = "BST-nnn";
+    char code[16];
     if (!tui_given(c, TUI_OPTION_JSON) || c->cli->verb == TUI_VERB_JOURNAL)
         return;
-    bool coded = !strncmp(text, "BST-", 4) && strspn(text + 4, "0123456789") == 3;
-    if (coded)
-        memcpy(code + 4, text + 4, 3);
+    int number = bst_diag_number(text);
+    bst_diag_code((enum bst_diag)number, code);
     bst_sb_init(&out, 8 * TEXT_CAP);
     bst_json_init(&j, &out);
     bst_json_open(&j, NULL, '{');
     bst_json_str(&j, "outcome", "refused");
-    bst_json_str(&j, "code", coded ? code : NULL);
+    bst_json_str(&j, "code", number ? code : NULL);
     bst_json_str(&j, "text", text);
     bst_json_close(&j, '}');
     fprintf(c->out, "%s\n", out.data);

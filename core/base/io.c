@@ -161,12 +161,9 @@ static char *temp_beside(const char *path)
 /* The last error, of the temporary file, is one of the file that was asked for. */
 static enum bst_err fail_as(enum bst_err err, const char *temp, const char *path)
 {
-    char *why = bst_xstrdup(bst_err_text());
-    size_t n = strlen(temp);
-    if (!strncmp(why, temp, n))
-        (void)bst_fail(err, "%s%s", path, why + n);
-    bst_free(why);
-    return err;
+    const size_t n = strlen(temp);
+    const char *why = bst_err_text();
+    return strncmp(why, temp, n) ? err : bst_fail(err, "%s%s", path, why + n);
 }
 
 enum bst_err bst_io_replace_file(const char *path, const void *data, size_t n)

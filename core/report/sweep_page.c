@@ -18,8 +18,7 @@ enum { PAGE_CAP = 16 << 20, CURVE_ROOM = 10 /* points of accuracy */ };
 struct columns { /* of the rows, for plots */
     int n;
     double batch[BST_SWEEP_BATCHES], accuracy[BST_SWEEP_BATCHES], low[BST_SWEEP_BATCHES],
-        high[BST_SWEEP_BATCHES], best[BST_SWEEP_BATCHES], speed[BST_SWEEP_BATCHES],
-        efficiency[BST_SWEEP_BATCHES];
+        high[BST_SWEEP_BATCHES], best[BST_SWEEP_BATCHES], speed[BST_SWEEP_BATCHES];
 };
 
 static struct columns columns_of(const struct bst_sweep *w)
@@ -33,7 +32,6 @@ static struct columns columns_of(const struct bst_sweep *w)
         c.high[i] = 100 * (row->accuracy + 2 * row->error);
         c.best[i] = 100 * row->best_accuracy;
         c.speed[i] = row->samples_per_sec;
-        c.efficiency[i] = row->efficiency;
     }
     return c;
 }

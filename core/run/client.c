@@ -182,10 +182,9 @@ static void read_notes(const json_t *list, struct bst_reply *r)
     const json_t *code;
     json_array_foreach(list, i, code)
     {
-        int number = 0;
         const char *text = json_string_value(code);
-        if (r->n_notes < (int)(sizeof r->notes / sizeof *r->notes) && text &&
-            sscanf(text, "BST-%d", &number) == 1 && bst_diag_find(number))
+        int number = text ? bst_diag_number(text) : 0;
+        if (r->n_notes < (int)(sizeof r->notes / sizeof *r->notes) && bst_diag_find(number))
             r->notes[r->n_notes++] = number;
     }
 }

@@ -38,8 +38,7 @@ static enum bst_err pass(const struct bst_find *f, struct bst_lr_result *out, in
         BST_TRY(bst_trainer_update(f->trainer, &req, f->stop, &res));
         out->updates++;
         /* A gradient that is not finite moves nothing: past it the loss would stand still. */
-        bool lost = res.nonfinite && !res.overflowed;
-        on = bst_lr_curve_add(c, &out->range, lost ? NAN : res.loss);
+        on = bst_lr_curve_add(c, &out->range, bst_update_lost(&res) ? NAN : res.loss);
         bst_find_say(f, "pass %d/%d, update %d/%d, rate %.3g, loss %.4f", repeat + 1, out->repeats,
                      c->n, out->range.updates, rate, res.loss);
     }

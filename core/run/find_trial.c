@@ -15,15 +15,10 @@ struct arm {
     double seconds;
 };
 
-static bool is_lost(const struct bst_update_result *res)
-{
-    return res->nonfinite && !res->overflowed;
-}
-
 static void add(struct arm *a, uint64_t samples, const struct bst_update_result *res)
 {
     a->updates = bst_xgrow(a->updates, a->n, &a->room, sizeof *a->updates);
-    a->updates[a->n++] = (struct bst_trial_update){samples, is_lost(res) ? NAN : res->loss};
+    a->updates[a->n++] = (struct bst_trial_update){samples, bst_update_lost(res) ? NAN : res->loss};
     a->seconds += res->seconds;
 }
 
@@ -47,7 +42,7 @@ static enum bst_err train(const struct bst_find *f, const struct bst_trial_cfg *
         bst_find_say(f, "%s the change, %.0f %%: update %d, loss %.4f", a->name,
                      100.0 * (double)(at - cfg->samples) / (double)(end - cfg->samples), a->n,
                      res.loss);
-        if (is_lost(&res))
+        if (bst_update_lost(&res))
             return BST_OK;
     }
     return BST_OK;

@@ -148,7 +148,9 @@ void bst_outcome_describe(const struct bst_plan *plan, struct bst_sb *out)
     }
     if (!plan->n_changes)
         bst_sb_add(out, "nothing changes");
-    for (int i = 0; i < plan->n_notes; i++)
-        bst_sb_addf(out, "; BST-%d %s", (int)plan->notes[i],
-                    bst_diag_find((int)plan->notes[i])->title);
+    for (int i = 0; i < plan->n_notes; i++) {
+        char brief[BST_DIAG_BRIEF];
+        bst_diag_brief(plan->notes[i], brief);
+        bst_sb_addf(out, "; %s", brief);
+    }
 }

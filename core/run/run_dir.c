@@ -297,9 +297,8 @@ enum bst_err bst_run_info_read(const char *dir, struct bst_run_info *out)
     enum bst_err err = read_info(dir, out);
     if (!err)
         return err;
-    char words[600];
-    bst_copy_text(words, sizeof words, bst_err_text());
-    return ask_socket(dir, out) ? BST_OK : bst_fail(err, "%s", words);
+    const struct bst_failure why = bst_err_keep(err);
+    return ask_socket(dir, out) ? BST_OK : bst_err_restore(&why);
 }
 
 static int newer(const void *a, const void *b)

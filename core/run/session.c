@@ -384,14 +384,13 @@ static enum bst_err turn(struct bst_session *s)
 /* A process is lost: what of the updates on their way has happened is known before the run ends. */
 static enum bst_err check_crew(struct bst_session *s)
 {
-    char why[400];
     enum bst_err err = s->cfg.crew ? bst_cluster_check(s->cfg.crew) : BST_OK;
     if (!err)
         return BST_OK;
-    bst_copy_text(why, sizeof why, bst_err_text());
+    const struct bst_failure why = bst_err_keep(err);
     if (bst_session_settle(s))
         bst_log(BST_LOG_DEBUG, "%s", bst_err_text());
-    return bst_fail(err, "%s", why);
+    return bst_err_restore(&why);
 }
 
 static enum bst_err train(struct bst_session *s)

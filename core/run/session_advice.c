@@ -202,7 +202,7 @@ void bst_session_advise(struct bst_session *s, const struct bst_update_result *r
         .loss = res->loss,
         .grad_norm = res->grad_norm,
         .grad_ratio = s->watch.norm.ratio,
-        .nonfinite = res->nonfinite && !res->overflowed,
+        .nonfinite = bst_update_lost(res),
         .first_nonfinite = res->first_nonfinite,
         .busy_mean = res->busy_mean,
         .busy_most = res->busy_most,

@@ -213,8 +213,7 @@ static void note_metrics(struct bst_session *s, const char *code, const char *te
 const char *bst_session_split_code(const char *text, char code[8])
 {
     code[0] = '\0';
-    if (strncmp(text, "BST-", 4) != 0 || strspn(text + 4, "0123456789") != 3 ||
-        strncmp(text + 7, ": ", 2) != 0)
+    if (!bst_diag_number(text) || strncmp(text + 7, ": ", 2) != 0)
         return text;
     bst_copy_text(code, 8, text);
     return text + 9;
@@ -223,9 +222,9 @@ const char *bst_session_split_code(const char *text, char code[8])
 enum bst_diag bst_session_code_of(enum bst_diag known, const char **text)
 {
     char code[8];
-    int64_t number;
     const char *rest = bst_session_split_code(*text, code);
-    if (!*code || !bst_int_parse(code + 4, &number) || (known && known != (enum bst_diag)number))
+    int number = bst_diag_number(code);
+    if (!number || (known && known != (enum bst_diag)number))
         return known;
     *text = rest;
     return (enum bst_diag)number;

@@ -107,6 +107,12 @@ struct bst_update_result {
     double busy_mean, busy_most;
 };
 
+/* It is not finite, and not for want of a smaller loss scale. */
+static inline bool bst_update_lost(const struct bst_update_result *r)
+{
+    return r->nonfinite && !r->overflowed;
+}
+
 struct bst_layer_norm { /* one trained parameter */
     const char *name;
     double grad_norm, weight_norm;

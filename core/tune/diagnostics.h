@@ -32,6 +32,11 @@ int bst_diag_count(void);
 const struct bst_diag_info *bst_diag_at(int i);
 /* "BST-101" */
 void bst_diag_code(enum bst_diag id, char out[16]);
+/* The number of the code that a text begins with, known or not; 0: it begins with none. */
+int bst_diag_number(const char *text);
+enum { BST_DIAG_BRIEF = 160 };
+/* "BST-101 gradient is not finite": a code that is known, and its title. */
+void bst_diag_brief(enum bst_diag id, char out[BST_DIAG_BRIEF]);
 const char *bst_severity_name(enum bst_severity severity);
 
 #endif

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -362,6 +361,14 @@ static unsigned long count_of(const struct fake_call_count *calls, int n, const 
     return 0;
 }
 
+/* On a device since the machine was made. */
+static unsigned long calls_made(const char *name, int device)
+{
+    static struct fake_call_count calls[CALLS];
+
+    return count_of(calls, fake_calls_get(calls, CALLS), name, device);
+}
+
 /* The run ends with what the device had, or goes on as if nothing had been. */
 static void check_failure(const struct class *class, int device, unsigned long nth, uint64_t seed)
 {
@@ -449,7 +456,6 @@ static void waited_for_and_one_more(struct crew *crew, struct bst_trainer *t)
 /* Device 1 is lost with the first update's result on the way back, another one behind it. */
 static void an_update_that_rank_0_alone_has_made_counts(void **state)
 {
-    struct fake_call_count *calls = calloc(CALLS, sizeof *calls);
     struct crew c = {.n_processes = 2, .ranks = 2, .play = waited_for_and_one_more};
     char fail[80];
 
@@ -457,10 +463,7 @@ static void an_update_that_rank_0_alone_has_made_counts(void **state)
     whole_of(2);
     machine("", 0);
     run(&c);
-    const int n = fake_calls_get(calls, CALLS);
-    snprintf(fail, sizeof fail, "cudaMemcpyAsync@1:%lu:late=700",
-             count_of(calls, n, "cudaMemcpyAsync", 1));
-    free(calls);
+    snprintf(fail, sizeof fail, "cudaMemcpyAsync@1:%lu:late=700", calls_made("cudaMemcpyAsync", 1));
     c = (struct crew){.n_processes = 2, .ranks = 2, .play = some_on_their_way};
     machine(fail, 0);
     run(&c);
@@ -497,7 +500,6 @@ static void cut_the_lifeline(struct crew *crew)
 /* Long before devices.timeout, which is longer than this test may take. */
 static void whoever_waits_for_a_process_that_is_lost_goes_on(void **state)
 {
-    struct fake_call_count *calls = calloc(CALLS, sizeof *calls);
     struct crew c = {.n_processes = 2, .ranks = 2, .play = updates_are_sent_ahead};
     char fail[80];
 
@@ -505,10 +507,8 @@ static void whoever_waits_for_a_process_that_is_lost_goes_on(void **state)
     whole_of(2);
     machine("", 0);
     run(&c);
-    const int n = fake_calls_get(calls, CALLS);
     snprintf(fail, sizeof fail, "ncclAllReduce@1:%lu:hang",
-             count_of(calls, n, "ncclAllReduce", 1) + STUCK_AT + 1);
-    free(calls);
+             calls_made("ncclAllReduce", 1) + STUCK_AT + 1);
     c = (struct crew){.n_processes = 2,
                       .ranks = 2,
                       .wait_seconds = 1000,

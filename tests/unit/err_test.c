@@ -24,12 +24,19 @@ static void text_is_kept_and_prefixed(void **state)
     assert_string_equal(bst_err_text(), "again: net resnet8: conv1: 3 × 5");
 }
 
+enum { BIG = 5000 };
+
+static void make_big(char big[BIG])
+{
+    memset(big, 'x', BIG - 1);
+    big[BIG - 1] = '\0';
+}
+
 static void long_text_is_cut_not_overrun(void **state)
 {
     (void)state;
-    char big[5000];
-    memset(big, 'x', sizeof big - 1);
-    big[sizeof big - 1] = '\0';
+    char big[BIG];
+    make_big(big);
     bst_fail(BST_E_ARG, "%s", big);
     assert_int_equal(strlen(bst_err_text()), 1023);
     bst_fail_in(BST_E_ARG, "front");
@@ -42,9 +49,8 @@ static void long_text_is_cut_not_overrun(void **state)
 static void a_kept_error_comes_back_whole(void **state)
 {
     (void)state;
-    char big[5000];
-    memset(big, 'x', sizeof big - 1);
-    big[sizeof big - 1] = '\0';
+    char big[BIG];
+    make_big(big);
     bst_fail(BST_E_DEVICE, "%s", big);
     const struct bst_failure first = bst_err_keep(BST_E_DEVICE);
     bst_fail(BST_E_IO, "another, %s", "meanwhile");

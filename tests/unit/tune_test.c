@@ -320,6 +320,18 @@ static void codes_are_unique_and_said_in_full(void **state)
     char code[16];
     bst_diag_code(BST_DIAG_NONFINITE_GRADIENT, code);
     assert_string_equal(code, "BST-101");
+    char brief[BST_DIAG_BRIEF];
+    for (int k = 0; k < bst_diag_count(); k++) {
+        const struct bst_diag_info *info = bst_diag_at(k);
+        bst_diag_brief(info->id, brief);
+        assert_int_equal(bst_diag_number(brief), info->id);
+        assert_string_equal(brief + 8, info->title);
+    }
+    static const char *const none[] = {"",        "BST-",     "BST-10", "BST-1010",
+                                       "bst-101", " BST-101", "BST-x01"};
+    for (size_t k = 0; k < sizeof none / sizeof *none; k++)
+        assert_int_equal(bst_diag_number(none[k]), 0);
+    assert_int_equal(bst_diag_number("BST-101: ten"), 101);
 }
 
 int main(void)
