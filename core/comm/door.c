@@ -16,7 +16,7 @@
 #include "core/base/thread.h"
 
 #define REACH_SECONDS 10.0 /* for process 0 to answer, whichever way */
-enum { GUESTS = 64 };      /* who have not said who they are, beside one for each process */
+enum { GUESTS = 64 };      /* who have not said who they are, beside each process at each address */
 
 struct hello { /* a process's first word on its connection */
     unsigned char question[BST_DOOR_WORD];
@@ -194,25 +194,31 @@ static void free_door(struct bst_door *d)
     bst_free(d);
 }
 
-enum bst_err bst_door_open(const struct bst_cluster_info *info, struct bst_hail *hail,
-                           struct bst_door **out)
+/* A process tries all addresses at once. */
+static void make_places(struct bst_door *d)
 {
-    struct bst_door *d = bst_xalloc(sizeof *d);
-    enum bst_err err = BST_OK;
-    d->n = info->n_processes;
-    d->n_guests = d->n + GUESTS;
+    d->n_guests = d->n * (int)d->hail.n + GUESTS;
     d->guests = bst_xcalloc((size_t)d->n_guests, sizeof *d->guests);
     d->fd = bst_xcalloc((size_t)d->n, sizeof *d->fd);
     for (int i = 0; i < d->n_guests; i++)
         d->guests[i].fd = -1;
     for (int k = 0; k < d->n; k++)
         d->fd[k] = -1;
+}
+
+enum bst_err bst_door_open(const struct bst_cluster_info *info, struct bst_hail *hail,
+                           struct bst_door **out)
+{
+    struct bst_door *d = bst_xalloc(sizeof *d);
+    enum bst_err err = BST_OK;
+    d->n = info->n_processes;
     d->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (d->stop_fd < 0 || getrandom(d->hail.question, BST_DOOR_WORD, 0) != BST_DOOR_WORD ||
         getrandom(d->hail.answer, BST_DOOR_WORD, 0) != BST_DOOR_WORD)
         err = bst_fail(BST_E_IO, "a connection for the other processes: %s", strerror(errno));
     if (!err) {
         find_addresses(info, &d->hail);
+        make_places(d);
         open_listeners(d);
         err = bst_thread_start(&d->thread, keep_door, d);
     }

@@ -1,5 +1,6 @@
 #include "core/comm/wide.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "core/base/alloc.h"
@@ -317,14 +318,17 @@ struct bst_comm_wide *bst_comm_wide_new(struct bst_cluster *cluster, struct bst_
 
 /* Of which MPI may have pieces still: as long as the process. */
 static struct bst_comm_wide *left;
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void bst_comm_wide_free(struct bst_comm_wide *w)
 {
     if (!w)
         return;
     if (bst_cluster_owes(w->cluster)) {
+        pthread_mutex_lock(&left_lock);
         w->next = left;
         left = w;
+        pthread_mutex_unlock(&left_lock);
         return;
     }
     for (int i = 0; i < 2; i++)

@@ -65,7 +65,7 @@ static void run_again(struct again *a, int i)
     a->to->p->n_again++;
 }
 
-void bst_trial_init(struct bst_pass *t, const struct bst_pass *c)
+void bst_again_init(struct bst_pass *t, const struct bst_pass *c)
 {
     *t = (struct bst_pass){.g = c->g, .d = c->d, .be = c->be, .o = c->o};
     t->p = bst_xalloc(sizeof *t->p);
@@ -94,7 +94,7 @@ static int *all_none(int n)
     return a;
 }
 
-void bst_trial_make(struct bst_pass *t, const struct bst_pass *c, const bool *again)
+void bst_again_make(struct bst_pass *t, const struct bst_pass *c, const bool *again)
 {
     const struct bst_program *from = c->p;
     struct again a = {c, t, again, all_none(from->n_values), all_none(from->n_values)};
@@ -119,7 +119,7 @@ static void free_storage(struct bst_pass *c)
     bst_free(c->inplace);
 }
 
-void bst_trial_take(struct bst_pass *c, struct bst_pass *t)
+void bst_again_take(struct bst_pass *c, struct bst_pass *t)
 {
     free_storage(c);
     *c->p = *t->p;
@@ -134,7 +134,7 @@ void bst_trial_take(struct bst_pass *c, struct bst_pass *t)
     t->room_values = t->room_instrs = 0;
 }
 
-void bst_trial_fini(struct bst_pass *t)
+void bst_again_fini(struct bst_pass *t)
 {
     free_storage(t);
     bst_free(t->p);

@@ -51,10 +51,10 @@ size_t bst_pass_alive(struct bst_pass *c, size_t *curve);
 
 /* again.c: a copy of c's program, before it is planned, with second runs of the forward
  * instructions in `again`. Made anew each time in the same storage; shares names and handles. */
-void bst_trial_init(struct bst_pass *t, const struct bst_pass *c);
-void bst_trial_make(struct bst_pass *t, const struct bst_pass *c, const bool *again);
-void bst_trial_take(struct bst_pass *c, struct bst_pass *t); /* its program becomes c's */
-void bst_trial_fini(struct bst_pass *t);
+void bst_again_init(struct bst_pass *t, const struct bst_pass *c);
+void bst_again_make(struct bst_pass *t, const struct bst_pass *c, const bool *again);
+void bst_again_take(struct bst_pass *c, struct bst_pass *t); /* its program becomes c's */
+void bst_again_fini(struct bst_pass *t);
 
 /* For tests, between layout and plan: the value that holds the numbers of v in the plain layout at
  * the end of the program; -1 when the backend has no such reorder. */

@@ -131,7 +131,7 @@ static void open_chooser(struct chooser *ch, struct bst_pass *c)
         .work = bst_xcalloc(n, sizeof *ch->work),
         .gain = bst_xcalloc(n, sizeof *ch->gain),
     };
-    bst_trial_init(&ch->trial, c);
+    bst_again_init(&ch->trial, c);
     for (int i = 0; i < ch->n; i++) {
         struct bst_instr in = p->instrs[i];
         if (in.op == BST_I_BN_TRAIN)
@@ -143,7 +143,7 @@ static void open_chooser(struct chooser *ch, struct bst_pass *c)
 
 static void close_chooser(struct chooser *ch)
 {
-    bst_trial_fini(&ch->trial);
+    bst_again_fini(&ch->trial);
     bst_free(ch->again);
     bst_free(ch->least);
     bst_free(ch->can);
@@ -155,7 +155,7 @@ static void close_chooser(struct chooser *ch)
 /* Most bytes alive with the set as it is; *excess: those above the budget, summed up. */
 static size_t weigh(struct chooser *ch, const bool *again, double *excess)
 {
-    bst_trial_make(&ch->trial, ch->c, again);
+    bst_again_make(&ch->trial, ch->c, again);
     int n = ch->trial.p->n_instrs + 2;
     if (n > ch->room_curve) {
         ch->room_curve = 2 * n;
@@ -380,7 +380,7 @@ static void choose_within(struct chooser *ch, size_t limit)
     size_t least = SIZE_MAX, budget = limit;
     for (int t = 0; t < PACKING_TRIES; t++) {
         choose(ch, budget);
-        bst_trial_make(&ch->trial, ch->c, ch->again);
+        bst_again_make(&ch->trial, ch->c, ch->again);
         bst_pass_plan(&ch->trial);
         size_t arena = ch->trial.p->arena_bytes;
         if (arena < least) {
@@ -416,8 +416,8 @@ void bst_pass_recompute(struct bst_pass *c)
         choose_every(&ch, r->every);
     else
         mark_layers(&ch, r);
-    bst_trial_make(&ch.trial, c, ch.again);
-    bst_trial_take(c, &ch.trial);
+    bst_again_make(&ch.trial, c, ch.again);
+    bst_again_take(c, &ch.trial);
     c->p->again_share = again_share(c->p);
     close_chooser(&ch);
 }

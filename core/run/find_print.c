@@ -170,8 +170,9 @@ void bst_trial_describe(const struct bst_trial_result *r, struct bst_sb *out)
     const struct bst_trial_answer *a = &r->answer;
     bst_sb_addf(out, "%s", bst_trial_verdict_text(a->verdict));
     if (isfinite(a->difference))
-        bst_sb_addf(out, ": loss %.4f without, %.4f with, difference %+.4f (%+.4f … %+.4f)",
-                    a->loss[0], a->loss[1], a->difference, a->low, a->high);
+        bst_sb_addf(out, ": loss %.4f without, %.4f with, difference %+.4f (%+.4f … %+.4f)%s",
+                    a->loss[0], a->loss[1], a->difference, a->low, a->high,
+                    a->verdict == BST_TRIAL_TRIFLE ? ", under 0.1 % of it" : "");
     bst_sb_addf(
         out, "; %d updates in %.3g s without, %d in %.3g s with, over the same %" PRIu64 " samples",
         r->updates[0], r->seconds[0], r->updates[1], r->seconds[1], r->samples);

@@ -64,11 +64,11 @@ struct bst_noise_answer {
 
 /* `span` ≥ 1: updates after which a pair weighs 1/e. */
 void bst_noise_init(struct bst_noise *n, double span);
-/* Once an update. True when a block was completed, which is when a new answer is worth its cost. Of
- * a pair that says nothing, as that of an update without parts, only the time counts: those before
- * it are of weights that are gone. */
+/* Once an update that was not skipped. True when a block was completed, which is when a new answer
+ * is worth its cost. Of a pair that says nothing, as that of an update without parts, only the time
+ * counts: those before it are of weights that are gone. */
 bool bst_noise_add(struct bst_noise *n, const struct bst_noise_pair *p);
-/* Costs some 10⁴ random numbers; the same averages give the same interval. */
+/* Costs at most 800 random numbers a block, under 10⁵; the same averages give the same interval. */
 void bst_noise_ask(const struct bst_noise *n, struct bst_noise_answer *out);
 
 /* Progress per sample at batch b, as a share of that at batch b0: (φ+b0)/(φ+b). */

@@ -246,9 +246,12 @@ void bst_change_brief(const char *before, const char *after, char was[BST_BRIEF]
 {
     double samples[2], epochs[2];
     if (is_length(before, &samples[0], &epochs[0]) && is_length(after, &samples[1], &epochs[1])) {
-        bool ep = in_epochs(epochs[0]) && in_epochs(epochs[1]) && epochs[0] != epochs[1];
-        snprintf(was, BST_BRIEF, ep ? "%.4g ep" : "%.0f samples", ep ? epochs[0] : samples[0]);
-        snprintf(is, BST_BRIEF, ep ? "%.4g ep" : "%.0f samples", ep ? epochs[1] : samples[1]);
+        snprintf(was, BST_BRIEF, "%.4g ep", epochs[0]);
+        snprintf(is, BST_BRIEF, "%.4g ep", epochs[1]);
+        if (in_epochs(epochs[0]) && in_epochs(epochs[1]) && strcmp(was, is) != 0)
+            return;
+        snprintf(was, BST_BRIEF, "%.0f samples", samples[0]);
+        snprintf(is, BST_BRIEF, "%.0f samples", samples[1]);
         return;
     }
     brief_value(before, was);

@@ -92,7 +92,11 @@ void bst_trial_compare(const struct bst_trial_update *a, int n_a, const struct b
     double error = error_of_mean(off);
     out->low = out->difference - STUDENT_95 * error;
     out->high = out->difference + STUDENT_95 * error;
-    out->verdict = out->high < 0  ? BST_TRIAL_BETTER
-                   : out->low > 0 ? BST_TRIAL_WORSE
-                                  : BST_TRIAL_EQUAL;
+    const double trifle = BST_TRIAL_TRIFLE_SHARE * fabs(out->loss[0]);
+    if (out->low <= 0 && out->high >= 0)
+        out->verdict = BST_TRIAL_EQUAL;
+    else if (fabs(out->difference) < trifle)
+        out->verdict = BST_TRIAL_TRIFLE;
+    else
+        out->verdict = out->high < 0 ? BST_TRIAL_BETTER : BST_TRIAL_WORSE;
 }

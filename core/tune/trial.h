@@ -12,10 +12,15 @@ enum {
     BST_TRIAL_MOST = 100000,
 };
 
+/* Of the loss without the change: what is told apart, but is less, is no reason to choose. Two
+ * arms over the same samples show differences that no run would come to notice. */
+#define BST_TRIAL_TRIFLE_SHARE 0.001
+
 #define BST_TRIAL_VERDICTS(X)                                                                      \
     X(EQUAL, "no difference that can be told")                                                     \
     X(BETTER, "the change is better")                                                              \
     X(WORSE, "the change is worse")                                                                \
+    X(TRIFLE, "no difference that matters")                                                        \
     X(DIVERGED, "with the change the loss is not finite")                                          \
     X(RESCUED, "without the change the loss is not finite")                                        \
     X(BOTH_DIVERGED, "the loss is not finite, with the change or without it")

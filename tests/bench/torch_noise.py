@@ -11,6 +11,7 @@ micro-batches. Its last answer agrees when its interval holds PyTorch's φ.
 
 A single run is one draw. So from PyTorch's gradients 200 further runs a point are drawn, micro-batches at random without end, and
 answered by the rule of core/tune/noise.c (drawn_answer below): how often that interval holds φ, which is known there exactly.
+Where the averages' |G|² is not above 0 there is no interval ("no gradient"), and nothing to hold φ.
 
 With --csv each row is added to FILE as it is measured, and what FILE has already is not measured again; the table printed at
 the end is of all its rows. --grid 32x72,32x117 draws runs of these PARTS and UPDATES from what --products kept, and no more."""
@@ -32,7 +33,7 @@ BSTUNE = os.environ.get("BSTUNE", str(ROOT / "build/bstune"))
 STILL = {"learning_rate": 1e-9, "weight_decay": 0, "lr_scheduler": "constant", "warmup_epochs": 0, "eval_interval": "never",
          "checkpoint_interval": "never", "advise": "none"}
 FIELDS = ["point", "micro", "count", "parts", "updates", "torch_grad_sq", "torch_trace", "torch_scale", "state", "scale", "low", "high",
-          "grad_sq", "trace", "drawn", "drawn_inside", "drawn_known", "drawn_narrow", "torch_seconds", "bstune_seconds"]
+          "grad_sq", "trace", "drawn", "drawn_told", "drawn_inside", "drawn_known", "drawn_narrow", "torch_seconds", "bstune_seconds"]
 # Those of core/tune/noise.c.
 SPAN, BLOCK, DRAWS, WIDEST = 256, 8, 800, 10
 SIMULATED = 200
@@ -93,7 +94,7 @@ def drawn_answer(grad_sq, trace, rng):
     edges = np.arange(0, len(grad_sq), BLOCK)
     g, s = np.add.reduceat(weight * grad_sq, edges), np.add.reduceat(weight * trace, edges)
     if g.sum() <= 0:
-        return "no gradient", 0, math.inf
+        return "no gradient", math.nan, math.nan
     drawn = rng.integers(len(g), size=(DRAWS, len(g)))
     below, above = g[drawn].sum(1), np.maximum(s[drawn].sum(1), 0)
     n = weight.sum()**2 / (np.add.reduceat(weight, edges)**2).sum()
@@ -104,10 +105,10 @@ def drawn_answer(grad_sq, trace, rng):
 
 
 def draw_runs(gram, args, phi):
-    """How many of the drawn runs' intervals hold φ, are answered, and are no wider than 4 times."""
+    """How many of the drawn runs have an interval, how many of these hold φ, are answered, and are no wider than 4 times."""
     rng = np.random.default_rng(1)
     k = args.parts
-    inside = known = narrow = 0
+    told = inside = known = narrow = 0
     for _ in range(SIMULATED):
         first = rng.integers(len(gram), size=args.updates)
         # k different micro-batches an update; the population is one that does not run out.
@@ -116,10 +117,16 @@ def draw_runs(gram, args, phi):
         big = gram[take[:, :, None], take[:, None, :]].mean((1, 2))
         small = gram[take[:, 0], take[:, 0]]
         state, low, high = drawn_answer((k * big - small) / (k - 1), (small - big) * args.micro * k / (k - 1), rng)
+        told += state != "no gradient"
         inside += low <= phi <= high
         known += state == "known"
         narrow += state == "known" and high <= 4 * low
-    return inside, known, narrow
+    return told, inside, known, narrow
+
+
+def drawn_shares(told, inside, known, narrow):
+    """In the words of a table; of the intervals, those that hold φ, of all runs, the others."""
+    return " | ".join(f"{n} of {all}" for n, all in ((inside, told), (known, SIMULATED), (narrow, SIMULATED)))
 
 
 def measured(weights, args, seed):
@@ -190,7 +197,7 @@ def table(rows):
     for r in rows:
         known = r["state"] == "known"
         holds = known and float(r["low"]) <= float(r["torch_scale"]) <= float(r["high"])
-        drawn = " | ".join(f"{100 * int(r['drawn_' + c]) / int(r['drawn']):.0f} %" for c in ("inside", "known", "narrow"))
+        drawn = drawn_shares(*(int(r["drawn_" + c]) for c in ("told", "inside", "known", "narrow")))
         print(f"| {r['point']} | {int(r['parts']) * int(r['micro'])}, {r['updates']} | {short(r['torch_scale'])} | "
               + (f"{short(r['scale'])} | {short(r['low'])} to {short(r['high'])}" if known else f"unknown | {r['state']}")
               + f" | {'yes' if holds else 'no' if known else ''} | {drawn} |")
@@ -213,7 +220,7 @@ def grid(args):
         phi = scale_of(gram, args.micro)[2]
         for way in args.grid.split(","):
             args.parts, args.updates = map(int, way.split("x"))
-            shares = " | ".join(f"{100 * n / SIMULATED:.1f} %" for n in draw_runs(gram, args, phi))
+            shares = drawn_shares(*draw_runs(gram, args, phi))
             print(f"| {kept.stem.rsplit('-', 1)[0]} | {short(phi)} | {args.parts * args.micro}, {args.updates} | {shares} |", flush=True)
 
 
@@ -244,11 +251,11 @@ def main():
         grad_sq, trace, phi = scale_of(gram, args.micro)
         m = measured(weights.resolve(), args, 1 + number)
         took = time.monotonic() - between
-        inside, known, narrow = draw_runs(gram, args, phi)
+        told, inside, known, narrow = draw_runs(gram, args, phi)
         rows.append({"point": point, "micro": args.micro, "count": args.count, "parts": args.parts, "updates": args.updates,
                      "torch_grad_sq": grad_sq, "torch_trace": trace, "torch_scale": phi, "state": m["state"],
                      "scale": m["noise_scale"], "low": m["low"], "high": m["high"], "grad_sq": m["grad_sq"], "trace": m["trace"],
-                     "drawn": SIMULATED, "drawn_inside": inside, "drawn_known": known, "drawn_narrow": narrow,
+                     "drawn": SIMULATED, "drawn_told": told, "drawn_inside": inside, "drawn_known": known, "drawn_narrow": narrow,
                      "torch_seconds": round(between - start, 1), "bstune_seconds": round(took, 1)})
         keep(args.csv, rows[-1])
         print(f"{point}: PyTorch {phi:.4g}, bstune {m['noise_scale']} ({m['low']} to {m['high']})", file=sys.stderr)

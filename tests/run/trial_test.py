@@ -19,12 +19,14 @@ def better_and_worse_are_told():
     with Place() as p:
         r = p.start("r", **SLOW)
         r.wait_update(20)
+        # Where the run is when it hears of them is chance; so the differences are far from what is in doubt. Which of
+        # the two a tiny one is, is in doubt.
         for command, want in ((("lr", "x8"), "the change is better"), (("lr", "*0.02"), "the change is worse"),
-                              (("weight-decay", "=0.000101"), "no difference that can be told")):
-            rc, said = trial(p, r, *command)
+                              (("weight-decay", "=0.0001001"), "no difference that ")):
+            rc, said = trial(p, r, *command, updates=480)
             check(rc == 0 and want in said and "BST-319" in said, f"{command}: {rc} {said}")
             m = re.search(r"(\d+) updates in .* without, (\d+) in .* with, over the same (\d+) samples", said)
-            check(m and m.groups() == ("96", "96", "3072"), said)
+            check(m and m.groups() == ("480", "480", "15360"), said)
         rc, said = trial(p, r, "batch", "x2")
         m = re.search(r"(\d+) updates in .* without, (\d+) in", said)
         check(rc == 0 and m and m.groups() == ("96", "48"), said)
@@ -37,7 +39,7 @@ def better_and_worse_are_told():
 
 
 def the_run_is_as_if_nothing_had_been():
-    some = {**SLOW, "max_epochs": 3}
+    some = {**SLOW, "max_epochs": 20}  # 1600 updates: the trials fit, wherever the run is when it hears of them
     with Place() as p:
         plain = p.start("plain", **some).end()
         tried = p.start("tried", **some)
@@ -50,7 +52,7 @@ def the_run_is_as_if_nothing_had_been():
         cut = p.start("cut", **some)
         cut.wait_update(10)
         c = Client(cut, "ctl")
-        c.send({"op": "command", "id": 1, "text": "trial 200 lr *0.5", "dry": False})
+        c.send({"op": "command", "id": 1, "text": "trial 800 lr *0.5", "dry": False})
         until(lambda: cut.status().get("phase") == "searching", "the trial has begun")
         rc, reply = cut.ctl("cancel")
         check(rc == 0, f"{reply}")
@@ -59,14 +61,14 @@ def the_run_is_as_if_nothing_had_been():
         c.close()
         cut.end()
         check(plain.series() == cut.series() and plain.weights() == cut.weights(), "cancelled, it has changed")
-        killed = p.start("killed", **{**some, "checkpoint_interval": "20st"})
-        killed.wait_update(50)
+        killed = p.start("killed", **{**some, "checkpoint_interval": "100st"})
+        killed.wait_update(150)
         c = Client(killed, "ctl")
-        c.send({"op": "command", "id": 1, "text": "trial 180 lr *0.5", "dry": False})
+        c.send({"op": "command", "id": 1, "text": "trial 800 lr *0.5", "dry": False})
         until(lambda: killed.status().get("phase") == "searching", "the trial has begun")
         killed.send(9)
         killed.process.wait()
-        again = p.start("killed", resume=True, **{**some, "checkpoint_interval": "20st"}).end()
+        again = p.start("killed", resume=True, **{**some, "checkpoint_interval": "100st"}).end()
         check(plain.series() == again.series() and plain.weights() == again.weights(), "killed, it has changed")
 
 
@@ -110,13 +112,13 @@ def spawn(p, *args):
 
 
 def interrupted_it_is_cancelled():
-    some = {**SLOW, "max_epochs": 8}
+    some = {**SLOW, "max_epochs": 20}
     with Place() as p:
         plain = p.start("plain", **some).end()
         for verb, sig in ((("trial",), 2), (("ctl", "lrfind", 1000), 15), (("ctl", "fit"), 2)):
             r = p.start(f"r{sig}{verb[-1]}", **some)
             r.wait_update(10)
-            more = ("lr", "*0.5", "--updates", 300) if verb[0] == "trial" else ()
+            more = ("lr", "*0.5", "--updates", 800) if verb[0] == "trial" else ()
             process, said = spawn(p, *verb[:1], r.dir, *verb[1:], *more)
             searching(r, f"{verb} is on")
             if "lrfind" in verb:  # how far it is, in lines where no terminal is

@@ -203,6 +203,7 @@ static void changes_are_brief(void **state)
         {"0sa (0.000ep)", "66000sa (1.100ep)", "0 ep", "1.1 ep"},
         {"480sa (0.008ep)", "528sa (0.009ep)", "480 samples", "528 samples"},
         {"60000sa (1.000ep)", "60016sa (1.000ep)", "60000 samples", "60016 samples"},
+        {"6006000sa (100.100ep)", "6006600sa (100.110ep)", "6006000 samples", "6006600 samples"},
         {"60000sa (1.000ep)", "480sa (0.008ep)", "60000 samples", "480 samples"},
         {"4000sa", "4400sa", "4000 samples", "4400 samples"},
         {"0.123456789", "0.148148147", "0.1235", "0.1481"},

@@ -112,6 +112,29 @@ static void the_numbers(void **state)
     assert_true(fabs(out.loss[0] - 7) < 1e-12);
 }
 
+/* One arm is ahead in each part, by next to nothing or by more. */
+static void what_matters(void **state)
+{
+    static const struct {
+        double by;
+        enum bst_trial_verdict verdict;
+    } cells[] = {
+        {2.1e-3, BST_TRIAL_WORSE},   {-2.1e-3, BST_TRIAL_BETTER}, {1.9e-3, BST_TRIAL_TRIFLE},
+        {-1.9e-3, BST_TRIAL_TRIFLE}, {1e-9, BST_TRIAL_TRIFLE},    {0, BST_TRIAL_EQUAL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        struct bst_trial_update a[48], b[48];
+        struct bst_trial_answer out;
+        for (int k = 0; k < 48; k++) {
+            a[k] = (struct bst_trial_update){10 * (uint64_t)(k + 1), 2};
+            b[k] = (struct bst_trial_update){10 * (uint64_t)(k + 1), 2 + cells[i].by};
+        }
+        bst_trial_compare(a, 48, b, 48, 480, &out);
+        assert_int_equal(out.verdict, cells[i].verdict);
+    }
+}
+
 static void what_is_not_finite(void **state)
 {
     struct bst_trial_update a[48], b[48];
@@ -136,8 +159,11 @@ static void what_is_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_are_called_equal), cmocka_unit_test(better_wins_and_worse_loses),
-        cmocka_unit_test(being_ahead_lasts),       cmocka_unit_test(the_numbers),
+        cmocka_unit_test(equals_are_called_equal),
+        cmocka_unit_test(better_wins_and_worse_loses),
+        cmocka_unit_test(being_ahead_lasts),
+        cmocka_unit_test(the_numbers),
+        cmocka_unit_test(what_matters),
         cmocka_unit_test(what_is_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
