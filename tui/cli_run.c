@@ -87,19 +87,20 @@ static void ask_length(struct tui_run *r, const struct bst_preset *given)
 }
 
 /* What a run was started with is what it goes on with: of the keys given now, those that differ are
- * named, and the length is taken. */
+ * named. The length is taken, also the one that the run was started with: it may have another by
+ * now. */
 static void compare_sets(const struct tui_call *c, struct tui_run *r,
                          const struct bst_preset *given)
 {
     struct bst_preset_difference diff[BST_N_PARAMS];
     int n = bst_preset_diff(&r->preset, given, diff);
+    for (int i = 0; i < BST_N_PARAMS; i++)
+        if (bst_param_at((enum bst_param_id)i)->live == BST_PARAM_LENGTH &&
+            given->origin[i] == BST_ORIGIN_SET)
+            ask_length(r, given);
     for (int i = 0; i < n; i++) {
         const struct bst_param_info *key = bst_param_at(diff[i].id);
-        if (given->origin[diff[i].id] != BST_ORIGIN_SET)
-            continue;
-        if (key->live == BST_PARAM_LENGTH)
-            ask_length(r, given);
-        else
+        if (given->origin[diff[i].id] == BST_ORIGIN_SET && key->live != BST_PARAM_LENGTH)
             fprintf(c->err, "bstune run: %s stays %s, as the run was started%s\n", key->key,
                     diff[i].before, key->live == BST_PARAM_LIVE ? "; `bstune ctl` changes it" : "");
     }

@@ -306,10 +306,21 @@ static void count_in_force(struct bst_session *s, const struct bst_proposal *p)
         s->have_hold = false;
 }
 
+/* The first command of a resume comes when all that is planned up to its sample has been made. */
+static void keep_length(struct bst_session *s, const struct bst_proposal *p, uint64_t samples)
+{
+    int n = s->preset.changes.n;
+    if (strcmp(p->in.source, BST_SOURCE_RESUME) || p->cmd.kind != BST_COMMAND_LENGTH)
+        return;
+    bst_session_plan_length(s, p->in.text, samples);
+    s->at.next_planned += (uint64_t)(s->preset.changes.n - n);
+}
+
 static void applied(struct bst_session *s, uint64_t update, uint64_t samples, const char *when)
 {
     struct bst_proposal *p = s->pending;
     struct bst_sb text;
+    keep_length(s, p, samples);
     bst_sb_init(&text, 500);
     if (p->cmd.rewind)
         bst_sb_addf(&text, "back to update %" PRIu64 "; ", update - 1);

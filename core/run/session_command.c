@@ -238,8 +238,9 @@ enum bst_err bst_session_commands(struct bst_session *s, bool urgent_only)
 
 void bst_session_first_command(struct bst_session *s)
 {
-    struct bst_inbound in = {.source = "resume"};
-    if (!s->cfg.first_command || s->first_given || s->next_replay < s->n_replay)
+    struct bst_inbound in = {.source = BST_SOURCE_RESUME};
+    if (!s->cfg.first_command || s->first_given || s->next_replay < s->n_replay || s->pending ||
+        bst_session_planned_due(s, s->at.samples))
         return;
     s->first_given = true;
     bst_copy_text(in.text, sizeof in.text, s->cfg.first_command);

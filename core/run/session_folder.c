@@ -23,18 +23,23 @@ static bool exists(const struct bst_session *s, const char *file)
     return bst_io_exists(path);
 }
 
-enum bst_err bst_session_write_preset(const struct bst_session *s)
+enum bst_err bst_session_replace_preset(const struct bst_session *s)
 {
-    char path[768];
     struct bst_sb text;
-    bst_run_path(s->cfg.dir, "preset.yaml", path);
-    if (s->cfg.resume && bst_io_exists(path))
-        return BST_OK;
     bst_sb_init(&text, 1 << 20);
     bst_preset_write(&s->preset, &text);
     enum bst_err err = bst_run_write(s->cfg.dir, "preset.yaml", &text);
     bst_sb_fini(&text);
     return err;
+}
+
+enum bst_err bst_session_write_preset(const struct bst_session *s)
+{
+    char path[768];
+    bst_run_path(s->cfg.dir, "preset.yaml", path);
+    if (s->cfg.resume && bst_io_exists(path))
+        return BST_OK;
+    return bst_session_replace_preset(s);
 }
 
 enum bst_err bst_session_write_info(struct bst_session *s, const char *state)

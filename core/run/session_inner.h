@@ -21,6 +21,8 @@
 
 enum { BST_UNDO_MAX = 64, BST_WAITERS_MAX = 8 };
 
+#define BST_SOURCE_RESUME "resume" /* in the journal: of a change that came with --resume */
+
 /* Where the run stands: what a checkpoint holds besides tensors and settings, and what a rewind
  * puts back. Plain values. */
 struct bst_progress {
@@ -174,6 +176,8 @@ void bst_session_tell_change(struct bst_session *s, const struct bst_inbound *in
 
 /* session_folder.c: the run's own files, also after they were removed. */
 BST_MUST_USE enum bst_err bst_session_write_preset(const struct bst_session *s);
+/* The same over the one that is there. */
+BST_MUST_USE enum bst_err bst_session_replace_preset(const struct bst_session *s);
 BST_MUST_USE enum bst_err bst_session_write_info(struct bst_session *s, const char *state);
 BST_MUST_USE enum bst_err bst_session_folder_open(struct bst_session *s);
 void bst_session_folder_close(struct bst_session *s);
@@ -261,6 +265,10 @@ void bst_session_planned(struct bst_session *s, bool replaying);
 bool bst_session_planned_due(const struct bst_session *s, uint64_t samples);
 /* At the end of the run: says which were never due. */
 void bst_session_planned_end(struct bst_session *s);
+/* A length that a resume asked for, in force since sample `at`: from now on one of the preset's own
+ * changes, also in preset.yaml, so that this makes the longer run. Counted as made by whoever made
+ * it: bst_session_planned() while it replays, or the caller. */
+void bst_session_plan_length(struct bst_session *s, const char *command, uint64_t at);
 
 /* session_find.c: searches for a batch or a rate. */
 void bst_session_find_ask(struct bst_session *s, const struct bst_inbound *in,

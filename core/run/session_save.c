@@ -380,6 +380,9 @@ enum bst_err bst_session_replay(struct bst_session *s)
                                       (int)s->live.split.accumulate, NULL));
         if (!e->rewind)
             bst_session_count_change(s, kind_of(e), &before);
+        /* Had its process ended before preset.yaml was written, or been an earlier version's. */
+        if (!strcmp(e->source, BST_SOURCE_RESUME) && kind_of(e) == BST_COMMAND_LENGTH)
+            bst_session_plan_length(s, e->command, e->samples);
         s->next_replay++;
         bst_session_note(s, BST_DIAG_NONE, "put back: %s", e->text);
     }

@@ -143,6 +143,67 @@ def changes_past_the_end():
             check(r.metrics()[-1]["samples"] == 2500, f"{at}: {r.metrics()[-1]}")
 
 
+def longer(r, n):
+    """The run in r's folder, resumed with n epochs, to its end."""
+    again = Run(r.place, r.name, ["--set", f"max_epochs={n}"], True, {})
+    return again.end(0)
+
+
+def a_run_made_longer_is_one_run():
+    """By preset.yaml, by the journal, and by the preset that this becomes; resumed after its end and before it."""
+    with Place() as p:
+        # 32 does not divide 1250: the last update of the shorter run is cut, and so stays in the longer one.
+        some = {**SOME, "max_epochs": 2, "data__train_count": 1250}
+        for name, stop in (("ended", False), ("cut", True)):
+            # One change in the updates, one behind the last, which a longer run does not come back to.
+            r = p.start(name, "--set", "changes=[{at: 320sa, command: lr *0.5}, {at: 100%, command: batch =16}]", **some)
+            if stop:
+                r.wait_update(30)
+                r.send(15)
+            r.end(75 if stop else 0)
+            first = r.metrics()[-1]["samples"]
+            longer(r, 3)
+            r = longer(r, 4)
+            check(r.metrics()[-1]["samples"] == 5000, f"{r.metrics()[-1]}")
+            made = [(e["samples"], e["command"]) for e in r.journal()]
+            lengths = [(first, "length =3ep"), (3750, "length =4ep")]
+            check([m for m in made if "length" in m[1]] == lengths, f"{made}")
+            text = (r.dir / "preset.yaml").read_text()
+            check("max_epochs: 2" in text and text.count('command: "length') == 2, text)
+            one = Started(p, f"{name}-preset", r.dir / "preset.yaml").end(0)
+            same_run(r, one)
+            check([(e["samples"], e["command"]) for e in one.journal()] == made, f"{made} {one.journal()}")
+            same_run(r, Started(p, f"{name}-journal", r.dir / "journal.jsonl").end(0))
+            rc, out, err = p.cli("journal", r.dir, "--export-preset", p.path / f"{name}.yaml")
+            check(rc == 0, err)
+            same_run(r, Started(p, f"{name}-export", p.path / f"{name}.yaml").end(0))
+            # It says the length it has, not the one it began with, and nothing is made twice.
+            before = r.series(), r.journal()
+            r = longer(r, 4)
+            check((r.series(), r.journal()) == before and "has finished" in r.said(), r.said())
+
+
+def a_record_without_the_length_gets_it():
+    """The process ended between the journal and preset.yaml."""
+    with Place() as p:
+        r = p.start("r", **{**SOME, "max_epochs": 2, "checkpoint_interval": "never"}).end(0)
+        old = (r.dir / "preset.yaml").read_text()
+        k = Run(p, "r", ["--set", "max_epochs=40"], True, {})
+        k.wait_update(45)
+        k.send(9)
+        k.process.wait()
+        whole = (r.dir / "preset.yaml").read_text()
+        (r.dir / "preset.yaml").write_text(old)
+        k = Run(p, "r", (), True, {})
+        k.wait_update(60)
+        check((r.dir / "preset.yaml").read_text() == whole, "not in preset.yaml")
+        # And back: the length it was started with is one like any other.
+        k.send(15)
+        k.end(75)
+        longer(k, 2)
+        check([e["outcome"] for e in k.journal() if e["command"] == "length =2ep"] == ["refused"], f"{k.journal()}")
+
+
 def what_is_refused():
     with Place() as p:
         r = three_changes(p)
@@ -164,4 +225,5 @@ def what_is_refused():
 
 if __name__ == "__main__":
     main(a_journal_is_a_run, a_journal_becomes_a_preset, undone_and_rewound_changes_are_repeated, a_redo_is_rewound_as_well,
-         a_killed_run_makes_its_changes_once, changes_past_the_end, a_change_that_was_asked_for_stays_taken_back, what_is_refused)
+         a_killed_run_makes_its_changes_once, changes_past_the_end, a_run_made_longer_is_one_run,
+         a_record_without_the_length_gets_it, a_change_that_was_asked_for_stays_taken_back, what_is_refused)
