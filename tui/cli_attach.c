@@ -32,7 +32,7 @@ int tui_verb_attach(const struct tui_call *c)
     char dir[512];
     if (tui_find_study(c, dir))
         return attach_study(c, dir);
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), BST_RUN_STATE, dir);
     if (err)
         return tui_fail(c, tui_code_of(err));
     struct bst_preset_env *env = bst_preset_env_new(c->nets);

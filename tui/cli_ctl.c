@@ -233,7 +233,7 @@ static int say_no_command(const struct tui_call *c)
 {
     const char *word = c->cli->operands[0], *near = bst_command_near(word);
     char dir[512];
-    if (!bst_run_find(BST_RUNS_ROOT, word, dir))
+    if (!bst_run_find(BST_RUNS_ROOT, word, BST_RUN_CHANGE, dir))
         return tui_usage(c, "behind the name of a run stands a command, as in `bstune %s %s %s`",
                          tui_verb_at(c->cli->verb)->word, word,
                          bst_command_example(BST_COMMAND_BATCH));
@@ -278,7 +278,7 @@ int tui_run_and_command(const struct tui_call *c, char dir[512], char text[256])
             return tui_usage(c, "a command is at most 255 bytes");
     }
     const char *run = first ? c->cli->operands[0] : NULL;
-    enum bst_err err = bst_run_find_live(BST_RUNS_ROOT, run, dir);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, BST_RUN_CHANGE, dir);
     if (err)
         return say_no_run(c, err, run);
     return bst_command_parse(text, &cmd) ? say_bad_command(c, c->cli->operands[first])
@@ -293,7 +293,9 @@ static int find_help(const struct tui_call *c)
     char dir[512];
     const char *const *word = c->cli->operands;
     if (!strcmp(word[0], help))
-        return c->cli->n_operands > 1 && !bst_run_find(BST_RUNS_ROOT, help, dir) ? -1 : 0;
+        return c->cli->n_operands > 1 && !bst_run_find(BST_RUNS_ROOT, help, BST_RUN_CHANGE, dir)
+                   ? -1
+                   : 0;
     return c->cli->n_operands > 1 && !strcmp(word[1], help) ? 1 : -1;
 }
 
@@ -323,7 +325,7 @@ int tui_verb_ctl(const struct tui_call *c)
 int tui_verb_stop(const struct tui_call *c)
 {
     char dir[512];
-    enum bst_err err = bst_run_find_live(BST_RUNS_ROOT, tui_run_operand(c), dir);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), BST_RUN_CHANGE, dir);
     if (err)
         return tui_fail(c, tui_code_of(err));
     int code = tui_give_command(c, dir, "stop");

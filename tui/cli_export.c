@@ -201,7 +201,9 @@ int tui_verb_export(const struct tui_call *c)
     if (refused)
         return refused;
     bst_sb_init(&e.text, SHEET_MAX);
-    enum bst_err err = tui_find_run(c, e.dir);
+    /* The numbers of now are a monitor's, which means what lives. */
+    enum bst_run_use use = way == 2 ? BST_RUN_STATE : BST_RUN_RECORD;
+    enum bst_err err = tui_find_run(c, use, e.dir);
     if (!err)
         err = bst_run_info_read(e.dir, &e.info);
     if (!err)

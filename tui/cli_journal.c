@@ -94,7 +94,7 @@ int tui_verb_journal(const struct tui_call *c)
     int code = tui_check_new(c, TUI_OPTION_EXPORT_PRESET);
     if (code)
         return code;
-    enum bst_err err = tui_find_run(c, dir);
+    enum bst_err err = tui_find_run(c, BST_RUN_RECORD, dir);
     if (!err) {
         err = open_journal(dir, path, &j);
     }

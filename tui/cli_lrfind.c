@@ -185,7 +185,7 @@ static int apply(const struct tui_call *c, const struct bst_lr_result *r, const 
     struct bst_status *s = bst_xalloc(sizeof *s);
     char dir[512], text[64], rate[32];
     int rule = 0;
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, dir);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, BST_RUN_CHANGE, dir);
     if (!err)
         err = tui_read_status(dir, &info, s);
     while (rule < BST_N_LR_RULES && strcmp(s->lr_scaling, bst_lr_rule_name((enum bst_lr_rule)rule)))
@@ -298,7 +298,7 @@ static int check_targets(const struct tui_call *c)
     }
     if (!run)
         return TUI_EXIT_DONE;
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, dir);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, run, BST_RUN_CHANGE, dir);
     if (!err)
         err = bst_run_info_read(dir, &info);
     if (!err && !info.live)

@@ -27,7 +27,7 @@ int tui_verb_replay(const struct tui_call *c)
     if (from && !read_percent(from, &percent))
         return tui_usage(c, "--from is 0%% to 100%%, not %s", from);
     wanted.from = percent / 100;
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
+    enum bst_err err = tui_find_run(c, BST_RUN_RECORD, dir);
     if (err)
         return tui_fail(c, tui_code_of(err));
     struct bst_preset_env *env = bst_preset_env_new(c->nets);

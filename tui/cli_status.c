@@ -105,7 +105,7 @@ int tui_verb_status(const struct tui_call *c)
     char dir[512];
     struct bst_run_info info;
     struct bst_status *s = bst_xalloc(sizeof *s);
-    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), dir);
+    enum bst_err err = bst_run_find(BST_RUNS_ROOT, tui_run_operand(c), BST_RUN_STATE, dir);
     if (!err)
         err = tui_read_status(dir, &info, s);
     if (!err && tui_given(c, TUI_OPTION_JSON))

@@ -26,12 +26,15 @@ const char *tui_run_operand(const struct tui_call *c)
     return c->cli->n_operands ? c->cli->operands[0] : NULL;
 }
 
-enum bst_err tui_find_run(const struct tui_call *c, char dir[512])
+enum bst_err tui_find_run(const struct tui_call *c, enum bst_run_use use, char dir[512])
 {
-    const char *run = tui_run_operand(c);
-    BST_TRY(bst_run_find(BST_RUNS_ROOT, run, dir));
-    if (!run && !bst_run_is_here(BST_RUNS_ROOT, dir))
-        tui_print(c->err, "bstune %s: of %s\n", tui_verb_at(c->cli->verb)->word, dir);
+    const char *run = tui_run_operand(c), *word = tui_verb_at(c->cli->verb)->word;
+    BST_TRY(bst_run_find(BST_RUNS_ROOT, run, use, dir));
+    const char *last = strrchr(dir, '/');
+    if (!run && bst_run_is_here(BST_RUNS_ROOT, dir))
+        tui_print(c->err, "bstune %s: of %s\n", word, last ? last + 1 : dir);
+    else if (!run)
+        tui_print(c->err, "bstune %s: of a run elsewhere, %s\n", word, dir);
     return BST_OK;
 }
 

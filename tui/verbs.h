@@ -4,6 +4,7 @@
 #define TUI_VERBS_H
 
 #include "core/base/err.h"
+#include "core/run/run_dir.h"
 #include "tui/cli.h"
 #include "tui/print.h"
 
@@ -47,9 +48,10 @@ bool tui_given(const struct tui_call *c, enum tui_option o);
 const char *tui_value(const struct tui_call *c, enum tui_option o); /* NULL: not given */
 /* The RUN operand, NULL when it was left out. */
 const char *tui_run_operand(const struct tui_call *c);
-/* The run that a verb looks at. One that was not named and is another folder's is said on standard
- * error, where the verb's answer does not say it. */
-BST_MUST_USE enum bst_err tui_find_run(const struct tui_call *c, char dir[512]);
+/* The run that a verb looks at; one that was not named is said on standard error, with its folder
+ * where that is not this one. For verbs whose answer does not say it. */
+BST_MUST_USE enum bst_err tui_find_run(const struct tui_call *c, enum bst_run_use use,
+                                       char dir[512]);
 /* "bstune VERB: " and the last error's text; gives `code`. With --json also
  * {"outcome":"refused","code":…,"text":…} on standard output, as do the next two. */
 int tui_fail(const struct tui_call *c, int code);

@@ -57,13 +57,18 @@ BST_MUST_USE enum bst_err bst_run_info_read(const char *dir, struct bst_run_info
 void bst_run_register(const struct bst_run_info *info);
 void bst_run_unregister(const struct bst_run_info *info);
 
+/* What a run that was not named is wanted for, which says where it is looked for. */
+enum bst_run_use {
+    BST_RUN_RECORD, /* its files: the newest of this folder, one that lives before one that ended;
+                       where there is none, the only one that lives */
+    BST_RUN_STATE,  /* how it stands: the only one of this folder that lives, else the only one that
+                       does anywhere, else the only one there is */
+    BST_RUN_CHANGE, /* the only one that lives, and only where that is one of this folder */
+};
 /* The run called `what`: a name under root or of one that lives on this machine, a folder, or, when
- * NULL, the only one that lives (else the only one there is). BST_E_NOTFOUND says which there are.
- */
-BST_MUST_USE enum bst_err bst_run_find(const char *root, const char *what, char dir[512]);
-/* The same for whoever is going to change it: unnamed, it is the only one that lives, and only
- * where that is one of this folder. Another's is named in the text of BST_E_NOTFOUND. */
-BST_MUST_USE enum bst_err bst_run_find_live(const char *root, const char *what, char dir[512]);
+ * NULL, by `use`. BST_E_NOTFOUND says which there are. */
+BST_MUST_USE enum bst_err bst_run_find(const char *root, const char *what, enum bst_run_use use,
+                                       char dir[512]);
 /* The run in `dir`, a full path, is one of this folder: somewhere under root, right in the folder
  * where this process is, or around it. */
 bool bst_run_is_here(const char *root, const char *dir);

@@ -74,27 +74,69 @@ static enum bst_err not_one(const char *root, const struct bst_run_info *list, i
     return err;
 }
 
-static const struct bst_run_info *first_live(const struct bst_run_info *list, int n)
+/* The newest of those that are live, of this folder, or both; NULL: there is none. */
+static const struct bst_run_info *newest(const char *root, const struct bst_run_info *list, int n,
+                                         bool live, bool here)
 {
     for (int i = 0; i < n; i++)
-        if (list[i].live)
+        if ((!live || list[i].live) && (!here || bst_run_is_here(root, list[i].dir)))
             return &list[i];
     return NULL;
 }
 
-static enum bst_err find_only(const char *root, char dir[512])
+static const struct bst_run_info *first_live(const struct bst_run_info *list, int n)
+{
+    return newest(NULL, list, n, true, false);
+}
+
+static int count_live_here(const char *root, const struct bst_run_info *list, int n)
+{
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += list[i].live && bst_run_is_here(root, list[i].dir);
+    return sum;
+}
+
+static enum bst_err not_here(const struct bst_run_info *live)
+{
+    return bst_fail(BST_E_NOTFOUND,
+                    "no run of this folder is live; elsewhere %s (%s) is, which has to be named",
+                    live->name, live->dir);
+}
+
+/* Which is meant by no name, by the rules of enum bst_run_use; the list is newest first. */
+static enum bst_err choose(const char *root, enum bst_run_use use, const struct bst_run_info *list,
+                           int n, const struct bst_run_info **out)
+{
+    const struct bst_run_info *live = newest(root, list, n, true, false);
+    int n_live = count(list, n, LIVE);
+    *out = NULL;
+    if (use == BST_RUN_RECORD)
+        *out = newest(root, list, n, true, true);
+    if (use == BST_RUN_RECORD && !*out)
+        *out = newest(root, list, n, false, true);
+    if (use == BST_RUN_STATE && count_live_here(root, list, n) == 1)
+        *out = newest(root, list, n, true, true);
+    if (use == BST_RUN_CHANGE && n && !n_live)
+        return bst_fail(BST_E_NOTFOUND, "no run is live; `bstune list` shows those that ended");
+    if (use == BST_RUN_CHANGE && n_live == 1 && !bst_run_is_here(root, live->dir))
+        return not_here(live);
+    if (!*out && n_live == 1)
+        *out = live;
+    if (!*out && !n_live && n == 1)
+        *out = list;
+    return *out ? BST_OK : not_one(root, list, n, n_live);
+}
+
+static enum bst_err find_unnamed(const char *root, enum bst_run_use use, char dir[512])
 {
     struct bst_run_info *list;
+    const struct bst_run_info *meant;
     int n;
-    enum bst_err err = BST_OK;
     BST_TRY(bst_run_list(root, &list, &n));
-    int n_live = count(list, n, LIVE);
-    if (n_live == 1)
-        bst_copy_text(dir, 512, first_live(list, n)->dir);
-    else if (!n_live && n == 1)
-        bst_copy_text(dir, 512, list[0].dir);
-    else
-        err = not_one(root, list, n, n_live);
+    enum bst_err err = choose(root, use, list, n, &meant);
+    if (!err)
+        bst_copy_text(dir, 512, meant->dir);
     bst_free(list);
     return err;
 }
@@ -129,13 +171,13 @@ static enum bst_err find_by_name(const char *root, const char *name, char dir[51
     return err;
 }
 
-enum bst_err bst_run_find(const char *root, const char *what, char dir[512])
+enum bst_err bst_run_find(const char *root, const char *what, enum bst_run_use use, char dir[512])
 {
     char path[768];
     struct bst_run_info info;
     enum bst_err err = BST_E_NOTFOUND;
     if (!what)
-        return find_only(root, dir);
+        return find_unnamed(root, use, dir);
     if (bst_text_is_name(what)) {
         bst_run_path(root, what, path);
         err = bst_run_info_read(path, &info);
@@ -145,29 +187,5 @@ enum bst_err bst_run_find(const char *root, const char *what, char dir[512])
     if (err == BST_E_NOTFOUND)
         return find_by_name(root, what, dir);
     bst_copy_text(dir, 512, info.dir);
-    return err;
-}
-
-enum bst_err bst_run_find_live(const char *root, const char *what, char dir[512])
-{
-    struct bst_run_info *list;
-    int n;
-    if (what)
-        return bst_run_find(root, what, dir);
-    BST_TRY(bst_run_list(root, &list, &n));
-    int n_live = count(list, n, LIVE);
-    const struct bst_run_info *live = first_live(list, n);
-    enum bst_err err = BST_OK;
-    if (n && !n_live)
-        err = bst_fail(BST_E_NOTFOUND, "no run is live; `bstune list` shows those that ended");
-    else if (n_live != 1)
-        err = not_one(root, list, n, n_live);
-    else if (bst_run_is_here(root, live->dir))
-        bst_copy_text(dir, 512, live->dir);
-    else
-        err = bst_fail(BST_E_NOTFOUND,
-                       "no run of this folder is live; elsewhere %s (%s) is, which has to be named",
-                       live->name, live->dir);
-    bst_free(list);
     return err;
 }

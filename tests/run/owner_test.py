@@ -114,6 +114,45 @@ def a_run_is_found_from_anywhere():
         p.path = home
 
 
+def records_are_of_this_folder_first():
+    """A run that lives elsewhere is taken only where this folder has none; what was not named is said."""
+    with Place() as p:
+        far = p.start("far", max_epochs=4000, eval_interval="never")
+        far.wait_update(2)
+        home, p.path = p.path, p.path / "else"
+        (p.path / "runs").mkdir(parents=True)
+        for n in (1, 2):
+            r = p.start(f"runs/mine-{n}", max_epochs=1, warmup_epochs=0, learning_rate=0.01 * n)
+            r.wait_update(1)
+            rc, said = r.ctl("lr", f"={0.01 * n}1")
+            check(rc == 0, f"{said}")
+            r.end()
+        for args, word in ((("journal",), "lr =0.021"), (("journal", "--export-preset", "-"), "lr =0.021"),
+                           (("export",), "update")):
+            rc, out, err = p.cli(*args)
+            check(rc == 0 and word in out and err == f"bstune {args[0]}: of mine-2\n", f"{args}: {rc} {out}{err}")
+        # What says how a run stands, and a monitor, mean what lives.
+        rc, out, err = p.cli("status", "--json")
+        check(rc == 0 and json.loads(out)["run"] == "far", f"{rc} {out}{err}")
+        rc, out, err = p.cli("export", "-f", "prometheus")
+        check(rc == 0 and 'run="far"' in out and err == f"bstune export: of a run elsewhere, {far.dir}\n", f"{rc} {out}{err}")
+        # One of this folder that lives is before those that ended, and before another folder's.
+        r = p.start("runs/alive", max_epochs=4000, eval_interval="never")
+        r.wait_update(1)
+        rc, out, err = p.cli("journal")
+        check(rc == 0 and err.startswith("bstune journal: of alive\n"), f"{rc} {out}{err}")
+        rc, out, err = p.cli("status", "--json")
+        check(rc == 0 and json.loads(out)["run"] == "alive", f"{rc} {out}{err}")
+        p.path = home / "bare"
+        p.path.mkdir()
+        rc, out, err = p.cli("journal")
+        check(rc == 4 and "2 runs are live, say which: " in err, f"{rc} {out}{err}")
+        p.path = home
+        for x in (r, far):
+            x.ctl("stop")
+            x.end()
+
+
 if __name__ == "__main__":
     main(fifty_starters_one_winner, names_count_up, a_dead_trainer_leaves_no_obstacle,
-         a_run_is_found_from_anywhere)
+         a_run_is_found_from_anywhere, records_are_of_this_folder_first)

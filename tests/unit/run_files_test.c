@@ -456,27 +456,37 @@ static void runs_are_named_and_found(void **state)
     setenv("BSTUNE_SOCKET_DIR", dir, 1);
     snprintf(root, sizeof root, "%s/runs", dir);
     setenv("BSTUNE_SOCKET_DIR", dir, 1); /* not the runs that live on this machine */
-    assert_int_equal(bst_run_find(root, NULL, found), BST_E_NOTFOUND);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_STATE, found), BST_E_NOTFOUND);
     assert_int_equal(bst_run_dir_new(root, "quick", a, &made), BST_OK);
     assert_int_equal(bst_run_dir_new(root, "quick", b, &made), BST_OK);
     assert_string_equal(strrchr(a, '/'), "/quick-1");
     assert_string_equal(strrchr(b, '/'), "/quick-2");
     strcpy(info.dir, a);
     assert_int_equal(bst_run_info_write(&info), BST_OK);
-    assert_int_equal(bst_run_find(root, NULL, found), BST_OK);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_STATE, found), BST_OK);
     assert_string_equal(found, a);
     strcpy(info.dir, b);
     strcpy(info.name, "quick-2");
     assert_int_equal(bst_run_info_write(&info), BST_OK);
-    assert_int_equal(bst_run_find(root, NULL, found), BST_E_NOTFOUND);
-    assert_int_equal(bst_run_find(root, "quick-2", found), BST_OK);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_STATE, found), BST_E_NOTFOUND);
+    assert_int_equal(bst_run_find(root, "quick-2", BST_RUN_STATE, found), BST_OK);
     assert_string_equal(found, b);
-    assert_int_equal(bst_run_find(root, a, found), BST_OK);
-    assert_int_equal(bst_run_find(root, "quick-3", found), BST_E_NOTFOUND);
+    assert_int_equal(bst_run_find(root, a, BST_RUN_STATE, found), BST_OK);
+    assert_int_equal(bst_run_find(root, "quick-3", BST_RUN_STATE, found), BST_E_NOTFOUND);
+    /* Of records the newest, since none lives. */
+    info.started = 2;
+    assert_int_equal(bst_run_info_write(&info), BST_OK);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_RECORD, found), BST_OK);
+    assert_string_equal(found, b);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_CHANGE, found), BST_E_NOTFOUND);
     /* Of two, the one that lives. */
     int fd;
     assert_int_equal(bst_run_lock(a, &fd), BST_OK);
-    assert_int_equal(bst_run_find(root, NULL, found), BST_OK);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_STATE, found), BST_OK);
+    assert_string_equal(found, a);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_RECORD, found), BST_OK);
+    assert_string_equal(found, a);
+    assert_int_equal(bst_run_find(root, NULL, BST_RUN_CHANGE, found), BST_OK);
     assert_string_equal(found, a);
     bst_run_unlock(fd);
     assert_int_equal(bst_run_info_read(a, &info), BST_OK);
