@@ -5,6 +5,8 @@
 #include "core/base/io.h"
 #include "tui/actions.h"
 #include "tui/armed.h"
+#include "tui/format.h"
+#include "tui/trial.h"
 
 enum { SETTINGS_CAP = 256 * 1024 };
 
@@ -137,29 +139,33 @@ static unsigned apply(struct tui_app *app, int arg)
     return TUI_DO_DRAW;
 }
 
-/* As many updates without the change as the run has left, 200 at most. */
-static unsigned try_armed(struct tui_app *app, int most)
+/* The change goes only once its trial is on its way, and comes back with the answer. */
+static unsigned try_armed(struct tui_app *app, int arg)
 {
     struct tui_model *m = &app->model;
-    const struct bst_status *s = &m->status;
-    char command[sizeof app->tried + 32];
-    uint64_t left = s->samples_total > s->samples && s->global_batch > 0
-                        ? (s->samples_total - s->samples) / (uint64_t)s->global_batch
-                        : 0;
-    int n = left > 0 && left < (uint64_t)most ? (int)left : most;
-    if (m->armed.state != TUI_ARMED_PROPOSED || m->armed.n_next) {
-        if (m->armed.n_next)
-            tui_say(m, TUI_WARN, "one change is tried at a time:");
+    char command[sizeof app->tried.text + 32], why[TUI_TEXT];
+    (void)arg;
+    if (m->armed.state != TUI_ARMED_PROPOSED)
+        return TUI_DO_DRAW;
+    int n = tui_trial_updates(m, why, sizeof why);
+    if (!n) {
+        m->armed.pressed = m->now;
+        tui_say(m, TUI_WARN, "%s:",
+                m->armed.n_next ? "one change is tried at a time"
+                : why[0]        ? why
+                                : "this is nothing that can be tried");
         return TUI_DO_DRAW;
     }
-    snprintf(app->tried, sizeof app->tried, "%s", m->armed.wish.text);
-    snprintf(command, sizeof command, "trial %d %s", n, app->tried);
-    tui_armed_drop(m, app->link, NULL);
-    app->trial_id = app->link->ops->command(app->link, command, false);
-    if (app->trial_id)
-        tui_say(m, TUI_NORMAL, "%s …", command);
-    else
+    snprintf(command, sizeof command, "trial %d %s", n, m->armed.wish.text);
+    uint64_t id = app->link->ops->command(app->link, command, false);
+    if (!id) {
         tui_say(m, TUI_BAD, "%s not sent: the trainer does not answer", command);
+        return TUI_DO_DRAW;
+    }
+    app->trial_id = id;
+    app->tried = m->armed.wish;
+    tui_armed_drop(m, app->link, NULL);
+    tui_say(m, TUI_NORMAL, "%s …", command);
     return TUI_DO_DRAW | TUI_DO_REFRESH;
 }
 
@@ -241,7 +247,7 @@ static const struct {
     [TUI_REQ_UNDO] = {arm_undo, -1},
     [TUI_REQ_REDO] = {arm_undo, 1},
     [TUI_REQ_APPLY] = {apply, 0},
-    [TUI_REQ_TRY] = {try_armed, 200},
+    [TUI_REQ_TRY] = {try_armed, 0},
     [TUI_REQ_DROP] = {drop, 0},
     [TUI_REQ_CHECKPOINT] = {checkpoint, 0},
     [TUI_REQ_EVALUATE] = {evaluate, 0},

@@ -44,21 +44,31 @@ static void show_direct(struct tui_app *app, const struct bst_reply *r)
         tui_say(&app->model, TUI_BAD, "%s", text);
 }
 
-/* What was tried is armed again: y keeps it, Esc does not. */
+/* What was tried is armed again: y keeps it, Esc does not. So is what could not be tried, but not
+ * where somebody has cancelled it. */
 static void show_trial(struct tui_app *app, const struct bst_reply *r)
 {
     struct tui_model *m = &app->model;
     char text[TUI_TEXT], why[300];
+    bool refused = !r->ok && !strcmp(r->outcome, "refused");
     app->trial_id = 0;
-    if (!r->ok) {
+    if (r->ok)
+        snprintf(text, sizeof text, "%s", r->text);
+    else
         tui_refusal(r, text);
-        tui_say(m, TUI_BAD, "%s", text);
-        return;
-    }
-    snprintf(text, sizeof text, "%s", r->text);
-    if (m->armed.state == TUI_ARMED_NONE && tui_model_may_change(m, why, sizeof why))
-        tui_armed_command(m, app->link, app->tried);
-    tui_say(m, TUI_GOOD, "%s", text);
+    if ((r->ok || refused) && m->armed.state == TUI_ARMED_NONE &&
+        tui_model_may_change(m, why, sizeof why))
+        tui_armed_again(m, app->link, &app->tried);
+    tui_say(m, r->ok ? TUI_GOOD : TUI_BAD, "%s", text);
+}
+
+/* Another connection counts its requests anew. */
+static void forget_requests(struct tui_app *app)
+{
+    if (app->trial_id)
+        tui_say(&app->model, TUI_BAD, "the trainer went away during the trial of %s",
+                app->tried.text);
+    app->trial_id = app->direct_id = app->model.preset_answer.id = 0;
 }
 
 static unsigned take_reply(struct tui_app *app)
@@ -134,6 +144,8 @@ unsigned tui_app_events(struct tui_app *app)
         tui_model_follow(m, app->link);
         if (e == BST_CLIENT_REPLY)
             todo |= take_reply(app);
+        if (e == BST_CLIENT_CLOSED)
+            forget_requests(app);
         /* While a proposal stands in the footer, or an answer: the status brings it again. */
         if (e == BST_CLIENT_NOTE && !tui_said_lately(m) && m->armed.state == TUI_ARMED_NONE)
             tui_notice(m, TUI_WARN, "%s", app->link->ops->note(app->link));

@@ -25,7 +25,7 @@ struct tui_app {
     bool pasting;
     uint64_t direct_id; /* a command sent without being armed; its answer is shown */
     uint64_t trial_id;  /* a trial of a change; that is armed again when it has been answered */
-    char tried[160];
+    struct tui_wish tried;
     double opened;           /* when a dialog that asks was opened */
     uint64_t nonfinite_seen; /* for the bell */
     char note_seen[256];

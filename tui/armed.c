@@ -178,6 +178,12 @@ void tui_armed_command(struct tui_model *m, struct tui_link *link, const char *t
     ask(m, link);
 }
 
+void tui_armed_again(struct tui_model *m, struct tui_link *link, const struct tui_wish *wish)
+{
+    m->armed.wish = *wish;
+    ask(m, link);
+}
+
 void tui_armed_apply(struct tui_model *m, struct tui_link *link)
 {
     struct tui_armed *a = &m->armed;

@@ -14,6 +14,8 @@
 void tui_armed_press(struct tui_model *m, struct tui_link *link, enum tui_armed_kind kind,
                      int direction);
 void tui_armed_command(struct tui_model *m, struct tui_link *link, const char *text);
+/* What was armed before, where nothing is by now; further presses add up with its own. */
+void tui_armed_again(struct tui_model *m, struct tui_link *link, const struct tui_wish *wish);
 void tui_armed_apply(struct tui_model *m, struct tui_link *link);
 /* Takes back one thing: what waits last, else the armed change. */
 void tui_armed_back(struct tui_model *m, struct tui_link *link);

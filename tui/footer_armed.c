@@ -2,26 +2,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/json.h"
 #include "tui/armed.h"
 #include "core/tune/diagnostics.h"
 #include "core/tune/plan_changes.h"
 #include "tui/format.h"
 #include "tui/keys.h"
 #include "tui/render.h"
+#include "tui/trial.h"
 
-enum { ARMED_ROOM = 1400, ARMED_KEYS = 112 };
-
-/* Of "256", or of "614 tokens (19 samples)" what the batch is counted in. */
-static bool batch_of(const char *value, double *out)
-{
-    char number[32];
-    const char *tokens = strstr(value, " tokens (");
-    if (!tokens)
-        return bst_num_parse(value, out);
-    snprintf(number, sizeof number, "%.*s", (int)(tokens - value), value);
-    return bst_num_parse(number, out);
-}
+enum { ARMED_ROOM = 1400, ARMED_KEYS = 160 };
 
 static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
 {
@@ -29,8 +18,8 @@ static void add_change(struct bst_sb *out, const struct bst_reply_change *c)
     char was[BST_BRIEF], is[BST_BRIEF];
     bst_change_brief(c->old_value, c->new_value, was, is);
     bst_sb_addf(out, "%s%s %s → %s", out->len ? "  " : "", tui_short_name(c->key), was, is);
-    if (!strcmp(c->key, "global_batch_size") && batch_of(c->old_value, &before) &&
-        batch_of(c->new_value, &after) && before > 0)
+    if (!strcmp(c->key, "global_batch_size") && tui_batch_of(c->old_value, &before) &&
+        tui_batch_of(c->new_value, &after) && before > 0)
         bst_sb_addf(out, " (%+.0f %%)", (after / before - 1) * 100);
 }
 
@@ -129,18 +118,31 @@ static void armed_text(const struct tui_model *m, struct bst_sb *out)
     add_waiting(out, a);
 }
 
+/* "T try  ", or why not: "T: 30 updates left, …  " */
+static void try_key(const struct tui_model *m, char *out, size_t room)
+{
+    char key[16], why[64];
+    tui_key_first(TUI_REQ_TRY, key, sizeof key);
+    int n = tui_trial_updates(m, why, sizeof why);
+    out[0] = '\0';
+    if (key[0] && n)
+        snprintf(out, room, "%s try  ", key);
+    else if (key[0] && why[0])
+        snprintf(out, room, "%s: %s  ", key, why);
+}
+
 static void armed_keys(const struct tui_model *m, char *out, size_t room)
 {
     const struct tui_armed *a = &m->armed;
     const char *last = a->n_next ? " the last" : "";
-    char apply[16], try[16], drop[16];
+    char apply[16], try[96], drop[16];
     tui_key_first(TUI_REQ_APPLY, apply, sizeof apply);
     tui_key_first(TUI_REQ_DROP, drop, sizeof drop);
     switch (a->state) {
     case TUI_ARMED_PROPOSED:
-        tui_key_first(TUI_REQ_TRY, try, sizeof try);
-        snprintf(out, room, "%s %s  %s%s%s drop%s", apply, a->early ? "again applies" : "apply",
-                 a->n_next || !try[0] ? "" : try, a->n_next || !try[0] ? "" : " try  ", drop, last);
+        try_key(m, try, sizeof try);
+        snprintf(out, room, "%s %s  %s%s drop%s", apply, a->early ? "again applies" : "apply", try,
+                 drop, last);
         break;
     case TUI_ARMED_APPLYING:
         snprintf(out, room, "applying …");

@@ -197,3 +197,13 @@ int tui_change_count(const struct bst_reply *r)
         n += !tui_change_is_detail(r, i);
     return n;
 }
+
+bool tui_batch_of(const char *value, double *out)
+{
+    char number[32];
+    const char *tokens = strstr(value, " tokens (");
+    if (!tokens)
+        return bst_num_parse(value, out);
+    snprintf(number, sizeof number, "%.*s", (int)(tokens - value), value);
+    return bst_num_parse(number, out);
+}

@@ -37,5 +37,7 @@ void tui_refusal(const struct bst_reply *r, char out[TUI_TEXT]);
 /* The split follows from the batch: a detail where other things change too. */
 bool tui_change_is_detail(const struct bst_reply *r, int i);
 int tui_change_count(const struct bst_reply *r); /* details left out */
+/* A change's batch: of "256", or of "614 tokens (19 samples)" what it is counted in. */
+bool tui_batch_of(const char *value, double *out);
 
 #endif

@@ -197,3 +197,8 @@ bool bst_text_parse_bytes(const char *s, uint64_t *out)
     }
     return false;
 }
+
+const char *bst_text_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}

@@ -21,6 +21,8 @@ int bst_text_nearest(const char *word, const char *const *names, int n_names);
 bool bst_text_in_list(const char *list, const char *word);
 /* Names of presets and runs: ^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$ */
 bool bst_text_is_name(const char *s);
+/* The end of a noun behind its number: "" of one, "s" of any other; "%d device%s". */
+const char *bst_text_plural(uint64_t n);
 /* So many a second: "120.5", "11820" */
 void bst_text_rate(double rate, char out[32]);
 /* "1.95 GiB", "512 B" */

@@ -18,6 +18,7 @@ struct fake {
     struct bst_reply reply;
     bool has_reply, has_lease;
     bool holds_back; /* the reply waits for the next question */
+    bool closed;     /* is still to be told */
     uint64_t last_id;
     double peak, old_peak;
     int64_t old_batch;
@@ -360,6 +361,10 @@ static enum bst_client_event fake_next(struct tui_link *l)
 {
     struct fake *f = (struct fake *)l;
     bool had = f->has_reply && !f->holds_back;
+    if (f->closed) {
+        f->closed = false;
+        return BST_CLIENT_CLOSED;
+    }
     f->has_reply = f->has_reply && !had;
     return had ? BST_CLIENT_REPLY : BST_CLIENT_NOTHING;
 }
@@ -450,6 +455,20 @@ static void set_batch(struct fake *f, struct bst_reply *r, int64_t batch, bool d
     add_event(f, "", "console", false, text);
 }
 
+static void try_change(struct fake *f, struct bst_reply *r, const struct bst_command *cmd)
+{
+    char text[120];
+    if (f->kind == FAKE_ENDING) {
+        snprintf(text, sizeof text, "a trial of %lld is too long for the run",
+                 (long long)cmd->count);
+        f->status.samples_total = f->status.samples + 30 * BATCH;
+        refuse(r, "", text);
+        return;
+    }
+    snprintf(r->text, sizeof r->text,
+             "%s: the change is better: loss 0.290 to 0.282, -0.008 (-0.011…-0.005)", cmd->tried);
+}
+
 static void answer(struct fake *f, const char *text, bool dry)
 {
     struct bst_reply *r = &f->reply;
@@ -498,9 +517,7 @@ static void answer(struct fake *f, const char *text, bool dry)
     } else if (cmd.kind == BST_COMMAND_WARMUP) {
         refuse(r, "BST-230", "the warm-up is over");
     } else if (cmd.kind == BST_COMMAND_TRIAL) {
-        snprintf(r->text, sizeof r->text,
-                 "%s: the change is better: loss 0.290 to 0.282, -0.008 (-0.011…-0.005)",
-                 cmd.tried);
+        try_change(f, r, &cmd);
     } else {
         snprintf(r->text, sizeof r->text, "%s done", text);
     }
@@ -523,7 +540,13 @@ static uint64_t fake_command(struct tui_link *l, const char *text, bool dry)
     f->reply.effective_update = f->status.update;
     f->has_reply = true;
     f->holds_back = f->kind == FAKE_SLOW && !dry;
-    return f->last_id;
+    uint64_t id = f->last_id;
+    f->closed = f->kind == FAKE_GONE && !strncmp(text, "trial ", 6);
+    if (f->closed) {
+        f->has_reply = false;
+        f->last_id = 0;
+    }
+    return id;
 }
 
 static void fake_arm(struct tui_link *l, bool on)
@@ -571,9 +594,9 @@ static const struct tui_link_ops fake_ops = {
 
 int fake_kind_by_name(const char *name)
 {
-    static const char *const names[] = {"usual", "empty",  "diverged", "many",  "other",
-                                        "lost",  "moving", "slow",     "ended", "tokens",
-                                        "taken", "replay", "early"};
+    static const char *const names[] = {"usual", "empty",  "diverged", "many",   "other",
+                                        "lost",  "moving", "slow",     "ended",  "tokens",
+                                        "taken", "replay", "early",    "ending", "gone"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (!strcmp(name, names[i]))
             return i;
@@ -609,6 +632,8 @@ struct tui_link *fake_open(enum fake_kind kind)
         f->status.update = update;
         f->status.samples = update * BATCH;
     }
+    if (kind == FAKE_ENDING)
+        f->status.samples_total = f->status.samples + 100 * BATCH;
     if (kind == FAKE_EARLY)
         f->status.devices[0].memory_used = is(64.2 * (1 << 20));
     if (kind == FAKE_DIVERGED)

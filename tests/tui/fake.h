@@ -19,6 +19,8 @@ enum fake_kind {
     FAKE_TAKEN,    /* after each proposal another console takes the lease, and advice comes */
     FAKE_REPLAY,   /* of a recording: nothing can be changed */
     FAKE_EARLY,    /* half an epoch, in a warm-up of one of ten epochs */
+    FAKE_ENDING,   /* 100 updates before the end; a trial is refused, and 30 are left by then */
+    FAKE_GONE,     /* a trial ends the connection, and another one is there at once */
 };
 
 struct tui_link *fake_open(enum fake_kind kind);
