@@ -28,6 +28,7 @@ struct live {
     double opened, tried;
     double ended; /* s since 1970; 0: not, or not known */
     bool behind;
+    bool closed; /* by a trainer that was connected; it may not be quite gone yet */
 };
 
 /* The trainer writes its status once more as it ends, later than what a console last heard. */
@@ -60,6 +61,16 @@ static double last_written(const char *dir)
     return stat(path, &st) ? 0 : (double)st.st_mtime;
 }
 
+/* Written down by the run's owner at its end; "running" is what a killed one leaves. */
+static bool says_ended(const struct bst_run_info *info)
+{
+    static const char *const ends[] = {"done", "stopped", "preempted", "failed"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (!strcmp(info->state, ends[i]))
+            return true;
+    return false;
+}
+
 static void look(struct live *l)
 {
     struct bst_run_info info;
@@ -68,10 +79,12 @@ static void look(struct live *l)
         snprintf(l->why, sizeof l->why, "%s", bst_err_text());
         return;
     }
-    if (info.live) {
+    /* A trainer that has said how the run ended still frees what it has, under its lock. */
+    if (info.live && !(l->closed && says_ended(&info))) {
         l->state = TUI_LINK_LOST;
         if (!bst_client_open(l->dir, "console", l->readonly, &l->client)) {
             l->state = TUI_LINK_LIVE;
+            l->closed = false;
             l->why[0] = '\0';
             bst_client_ask_status(l->client, true);
         } else {
@@ -158,7 +171,11 @@ static enum bst_client_event live_next(struct tui_link *link)
     l->state = TUI_LINK_LOST;
     snprintf(l->why, sizeof l->why, "the trainer has gone");
     l->tried = bst_clock_now();
+    l->closed = true;
     bst_history_poll(l->history);
+    struct bst_run_info info;
+    if (!bst_run_info_read(l->dir, &info) && says_ended(&info))
+        look(l);
     return e;
 }
 

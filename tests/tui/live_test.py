@@ -1,4 +1,5 @@
 """A real session: keys in a terminal, a trainer behind them. live_test.py BSTUNE [TEST…]"""
+import fcntl
 import json
 import os
 import re
@@ -400,6 +401,22 @@ def a_finished_run():
         t.close()
 
 
+def an_end_is_no_question():
+    """A trainer that has ended its run holds the lock while it frees what it has: here for long, in another's hands."""
+    with Session(**{"max_epochs": 12, "warmup_epochs": 1}) as s:
+        s.t.expect("● training")
+        with open(s.dir + "/lock", "r+b") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX)  # once the trainer has let it go
+            s.t.expect("ended at")
+            seen = len(s.updates())
+            s.t.send("+")
+            s.t.expect("the run has ended")
+            assert b"trainer gone?" not in s.t.raw, s.t.text()
+            assert seen == 120 and "✓ done" in s.t.text(), s.t.text()
+        s.t.send("q")
+        assert s.t.wait_end() == 0
+
+
 def a_start_that_fails():
     """Its reason is read in the console, and then nothing of it is left."""
     place = tempfile.mkdtemp(prefix="bst-tui-")
@@ -481,4 +498,4 @@ if __name__ == "__main__":
     run([twenty_percent, several_presses_and_none, warned_before_it_is_done, preset_as_one_change, refused_with_the_sizes, checkpoint_and_eval,
          search_is_cancelled, rate_by_a_key, keys_of_ones_own,
          outlives_its_console, two_consoles_one_driver, trainer_dies, stops_after_asking, a_finished_run,
-         a_start_that_fails, idle_bytes, a_language_model, an_old_notice_is_no_news])
+         an_end_is_no_question, a_start_that_fails, idle_bytes, a_language_model, an_old_notice_is_no_news])
