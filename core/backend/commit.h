@@ -47,6 +47,7 @@ struct bst_commit {
     const void *staged;
     void *statistics;
     size_t state_bytes;
+    bool weighs; /* the weights' norms behind it come back, too */
 };
 
 struct bst_commit_result {
@@ -56,6 +57,7 @@ struct bst_commit_result {
     bool skipped, clipped;
     double loss_scale;             /* that this update had */
     double *sum_squares;           /* the caller's, n_params: unscaled */
+    double *weight_squares;        /* the caller's, n_params: filled in where they were asked for */
     struct bst_commit_state after; /* a skipped update leaves `steps` as it was */
     struct bst_step_result step;   /* of this rank's steps without a result since the first that did
                                       not accumulate */

@@ -11,9 +11,6 @@
 #include "core/run/field.h"
 #include "core/run/session_inner.h"
 
-/* The weights' norms cost a pass over them. */
-enum { LAYERS_EVERY = 50 };
-
 static struct bst_advice_settings settings_of(const struct bst_session *s, const struct bst_live *l)
 {
     const struct bst_status *st = &s->status;
@@ -71,7 +68,7 @@ static void look_at_layers(struct bst_session *s, const struct bst_update_result
 {
     int n;
     double weights = 0;
-    if (s->at.update % LAYERS_EVERY)
+    if (s->at.update % BST_LAYERS_EVERY)
         return;
     const struct bst_layer_norm *l = bst_trainer_layers(s->trainer, &n);
     for (int i = 0; i < n; i++) {

@@ -201,6 +201,12 @@ void bst_session_fault_end(struct bst_session *s, enum bst_err err, char *why, s
 
 /* session_noise.c: the noise scale, from what the updates bring. */
 bool bst_session_noise_wanted(const struct bst_session *s);
+/* session_status.c: the layers' norms, which the list shows twice a second, and which the advisor
+ * looks at after every so many updates: they cost a pass over the weights. Wanted: the update about
+ * to be sent is to bring them. */
+enum { BST_LAYERS_EVERY = 50 };
+bool bst_session_layers_wanted(struct bst_session *s, uint64_t update);
+void bst_session_show_layers(struct bst_session *s);
 void bst_session_noise_add(struct bst_session *s, const struct bst_update_result *res);
 /* Into the status, after a change of the batch or its split. */
 void bst_session_noise_follow(struct bst_session *s);

@@ -75,12 +75,23 @@ static void fill_devices(struct bst_session *s)
     }
 }
 
-static void fill_layers(struct bst_session *s, double now)
+static bool layers_are_due(const struct bst_session *s, double now)
+{
+    return now - s->layers_at >= LAYERS_SECONDS;
+}
+
+bool bst_session_layers_wanted(struct bst_session *s, uint64_t update)
+{
+    const double now = bst_clock_now();
+    const bool due = layers_are_due(s, now);
+    if (due)
+        s->layers_at = now;
+    return due || update % BST_LAYERS_EVERY == 0;
+}
+
+void bst_session_show_layers(struct bst_session *s)
 {
     int n;
-    if (now - s->layers_at < LAYERS_SECONDS || !s->at.update || s->finding)
-        return;
-    s->layers_at = now;
     const struct bst_layer_norm *norms = bst_trainer_layers(s->trainer, &n);
     s->status.n_layers = n < BST_MAX_LAYERS ? n : BST_MAX_LAYERS;
     for (int i = 0; i < s->status.n_layers; i++) {
@@ -89,6 +100,15 @@ static void fill_layers(struct bst_session *s, double now)
         l->grad_norm = bst_metric_of(norms[i].grad_norm);
         l->weight_norm = bst_metric_of(norms[i].weight_norm);
     }
+}
+
+/* Where updates are on their way they are asked for with one of them. */
+static void fill_layers(struct bst_session *s, double now)
+{
+    if (!layers_are_due(s, now) || !s->at.update || s->finding || bst_trainer_sent(s->trainer))
+        return;
+    s->layers_at = now;
+    bst_session_show_layers(s);
 }
 
 static void fill_settings(struct bst_session *s)

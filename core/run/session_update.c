@@ -205,6 +205,8 @@ static enum bst_err see_to(struct bst_session *s, const struct bst_session_sent 
                          "is that of the first device alone",
                          (unsigned long long)s->at.update);
     bst_session_noise_add(s, res);
+    if (req->layers)
+        bst_session_show_layers(s);
     watch_metrics(s);
     watch_update(s, res);
     say_bad_samples(s);
@@ -314,6 +316,7 @@ enum bst_err bst_session_update(struct bst_session *s)
     u.req.nesterov = s->preset.nesterov;
     u.req.momentum_factor = s->at.momentum_factor;
     u.req.noise = bst_session_noise_wanted(s);
+    u.req.layers = ahead && bst_session_layers_wanted(s, u.req.update);
     return ahead ? send(s, &u) : update_at_once(s, &u);
 }
 

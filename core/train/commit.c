@@ -208,6 +208,7 @@ void bst_rank_commit_how(struct rank *k, struct commit *c, struct bst_commit *ho
         .staged = k->staged,
         .statistics = (char *)k->weight + p->trained_bytes,
         .state_bytes = p->state_bytes,
+        .weighs = c->req->layers && bst_rank_is_first(k),
     };
     if (how->optim.kind == BST_OPTIMIZER_SGD && how->optim.momentum == 0)
         how->blocks.state[0] = NULL;

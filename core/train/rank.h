@@ -89,7 +89,8 @@ struct rank {
     struct part parts[BST_COMMITS]; /* measured for the noise scale, by place in t->sent */
     int eval_batch;                 /* what fits the arena; 0: not asked yet */
 
-    double *sum_squares; /* of the last update's gradient, by trained parameter */
+    double *sum_squares;    /* of the last update's gradient, by trained parameter */
+    double *weight_squares; /* of the weights behind the last one that was to bring them */
     struct bst_device_info info;
     uint64_t device_free; /* of a device with memory of its own, when it was opened */
     uint64_t held;        /* of the device's memory, else by this thread, after the last job */

@@ -182,7 +182,8 @@ static void put_tally(struct sent *s, const double *tally, double busy_most)
 static enum bst_err take_job(struct rank *k, void *arg)
 {
     struct sent *s = arg;
-    struct bst_commit_result r = {.sum_squares = k->sum_squares};
+    struct bst_commit_result r = {.sum_squares = k->sum_squares,
+                                  .weight_squares = k->weight_squares};
     double tally[T_ALL] = {0};
     BST_TRY(k->t->cfg.backend->committed(k->be, &r));
     fill_tally(k, s, &r, tally);
@@ -261,9 +262,12 @@ static void done(struct bst_trainer *t, const struct sent *s, struct bst_update_
     if (s->req.only_matmul)
         return;
     t->commits = s->c.after;
-    t->weight_norms = false;
-    for (int i = 0; i < t->ranks[0].params->n_trained; i++)
+    t->weight_norms = s->req.layers && t->cfg.backend->commit;
+    for (int i = 0; i < t->ranks[0].params->n_trained; i++) {
         t->layers[i].grad_norm = sqrt(t->ranks[0].sum_squares[i]);
+        if (t->weight_norms)
+            t->layers[i].weight_norm = sqrt(t->ranks[0].weight_squares[i]);
+    }
     bst_trace_write(t, &s->req);
 }
 

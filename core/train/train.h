@@ -71,7 +71,8 @@ struct bst_update_req { /* {batch, micro_batches} other than the split in force:
     double momentum_factor; /* multiplies v beforehand (momentum correction); 0 or 1: nothing */
     uint64_t update;        /* 1-based number of this update, for the trace; 0: not in the trace */
     bool only_matmul;       /* bench: convolutions and linear layers alone; no state moves */
-    bool noise; /* measure the gradient of a part too; changes no number of the update */
+    bool noise;  /* measure the gradient of a part too; changes no number of the update */
+    bool layers; /* the weights' norms behind it come with its result, for _layers() */
 };
 
 struct bst_update_result {
@@ -218,7 +219,9 @@ bool bst_trainer_has_batch_norm(const struct bst_trainer *t);
 /* The i-th sample that could not be read, both parts counted; false past the last. Several are
  * found in one update in the order of the ranks that were first. */
 bool bst_trainer_bad_sample(const struct bst_trainer *t, int64_t i, struct bst_data_bad *out);
-/* Per-parameter norms of the last update; n_trained entries, borrowed until the next call. */
+/* Per-parameter norms behind the last update that was taken; n_trained entries, borrowed until the
+ * next call. While others are on their way nothing is waited for: the weights' are then those that
+ * came with the last update that was to bring them, NaN before the first. */
 const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n);
 void bst_trainer_memory(const struct bst_trainer *t, int rank, struct bst_rank_memory *out);
 void bst_trainer_device(const struct bst_trainer *t, int rank, struct bst_device_info *out);

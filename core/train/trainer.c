@@ -62,6 +62,7 @@ static enum bst_err build_job(struct rank *k, void *arg)
         BST_TRY(t->backend->memory(k->be, &k->device_free));
     BST_TRY(bst_rank_build(k));
     k->sum_squares = bst_xcalloc((size_t)k->params->n_trained + 1, sizeof *k->sum_squares);
+    k->weight_squares = bst_xcalloc((size_t)k->params->n_trained + 1, sizeof *k->weight_squares);
     return BST_OK;
 }
 
@@ -96,6 +97,7 @@ static enum bst_err close_job(struct rank *k, void *arg)
     }
     bst_param_table_free(k->params);
     bst_free(k->sum_squares);
+    bst_free(k->weight_squares);
     bst_free(k->spans);
     k->comm = host_end(k);
     bst_comm_device_close(k->device_comm);
@@ -199,7 +201,7 @@ static enum bst_err open_ranks(struct bst_trainer *t)
         return bst_fail(BST_E_NOMEM, "more bytes of optimizer state than can be");
     t->layers = bst_xcalloc((size_t)p->n_trained + 1, sizeof *t->layers);
     for (int i = 0; i < p->n_trained; i++)
-        t->layers[i].name = p->slots[i].name;
+        t->layers[i] = (struct bst_layer_norm){.name = p->slots[i].name, .weight_norm = NAN};
     return t->cfg.plan_only ? BST_OK : bst_ranks_all(t, blocks_job, NULL);
 }
 
@@ -361,7 +363,7 @@ const struct bst_layer_norm *bst_trainer_layers(struct bst_trainer *t, int *n)
 {
     /* Weights' norms are taken when somebody looks, not at every update. */
     *n = t->ranks[0].params->n_trained;
-    if (!t->weight_norms) {
+    if (!t->weight_norms && !t->n_sent) {
         double *q = bst_xcalloc((size_t)*n + 1, sizeof *q);
         t->weight_norms = !bst_ranks_do(t, 1, weight_norms_job, q);
         bst_free(q);

@@ -8,7 +8,7 @@
 #include "tests/fakes/fake.h"
 #include "tests/unit/train_support.h"
 
-enum { UPDATES = 9, WARM = 3, CALLS = 192 };
+enum { UPDATES = 9, WARM = 3, CALLS = 192, LAYERS = 2, MOST_LAYERS = 32 };
 
 static void machine(int devices, uint64_t seed)
 {
@@ -36,6 +36,7 @@ static struct bst_update_req req_of(const struct way *w, int i)
     /* What comes of that overflows, and is skipped. */
     req.lr = w->precision == BST_PRECISION_FP16 && i == 4 ? 1e6 : 0.01;
     req.noise = w->noise;
+    req.layers = i % LAYERS == 0;
     return req;
 }
 
@@ -63,11 +64,30 @@ static const char *kept(const char *name)
     return name ? names[i] : NULL;
 }
 
+/* The layers behind each update, as they were told when it was taken. */
+struct layers {
+    int n;
+    double grad[MOST_LAYERS], weight[MOST_LAYERS];
+};
+static struct layers seen[UPDATES];
+
+static void look_at_layers(struct bst_trainer *t, struct layers *out)
+{
+    const struct bst_layer_norm *l = bst_trainer_layers(t, &out->n);
+
+    assert_in_range(out->n, 1, MOST_LAYERS);
+    for (int i = 0; i < out->n; i++) {
+        out->grad[i] = l[i].grad_norm;
+        out->weight[i] = l[i].weight_norm;
+    }
+}
+
 /* Takes what is on its way down to `most`, into its places. */
 static void take_to(struct bst_trainer *t, int most, struct bst_update_result *res, int *n)
 {
     while (bst_trainer_sent(t) > most) {
         ok(bst_trainer_take(t, &res[*n]));
+        look_at_layers(t, &seen[*n]);
         res[*n].first_nonfinite = kept(res[*n].first_nonfinite);
         ++*n;
     }
@@ -79,10 +99,12 @@ static void run(const struct way *w, bool late, struct bst_update_result *res, u
     int n = 0;
 
     for (int i = 0; i < UPDATES; i++) {
-        const struct bst_update_req req = req_of(w, i);
+        struct bst_update_req req = req_of(w, i);
 
-        if (!late) {
+        if (!late) { /* asked by themselves */
+            req.layers = false;
             ok(bst_trainer_update(t, &req, NULL, &res[n]));
+            look_at_layers(t, &seen[n]);
             res[n].first_nonfinite = kept(res[n].first_nonfinite);
             n++;
             continue;
@@ -147,15 +169,31 @@ static void must_be_the_same(const struct bst_update_result *a, const struct bst
                  name_of(b));
 }
 
+/* Of the updates that were to bring the weights' norms, the same; of the others the gradient's. */
+static void layers_must_be_the_same(const struct layers *want, const char *what)
+{
+    for (int i = 0; i < UPDATES; i++)
+        for (int k = 0; k < want[i].n; k++) {
+            if (!same(seen[i].grad[k], want[i].grad[k]))
+                fail_msg("%s, update %d: layer %d's gradient has norm %.17g, waited for %.17g",
+                         what, i, k, seen[i].grad[k], want[i].grad[k]);
+            if (i % LAYERS == 0 && !same(seen[i].weight[k], want[i].weight[k]))
+                fail_msg("%s, update %d: layer %d's norm is %.17g, waited for %.17g", what, i, k,
+                         seen[i].weight[k], want[i].weight[k]);
+        }
+}
+
 static void check_way(const struct way *w, uint64_t orders)
 {
     struct bst_update_result want[UPDATES], got[UPDATES];
+    static struct layers want_layers[UPDATES];
     uint32_t want_hash, hash;
     char what[80];
     int n_skipped = 0;
 
     machine(w->ranks, 0);
     run(w, false, want, &want_hash);
+    memcpy(want_layers, seen, sizeof seen);
     for (int i = 0; i < UPDATES; i++)
         n_skipped += want[i].skipped;
     assert_true((n_skipped > 0) == (w->precision == BST_PRECISION_FP16));
@@ -166,6 +204,7 @@ static void check_way(const struct way *w, uint64_t orders)
                  w->micro_batches, (int)seed);
         for (int i = 0; i < UPDATES; i++)
             must_be_the_same(&got[i], &want[i], what, i);
+        layers_must_be_the_same(want_layers, what);
         if (hash != want_hash)
             fail_msg("%s: the state is another", what);
     }

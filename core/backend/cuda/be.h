@@ -39,6 +39,7 @@ struct cuda_steps {
 struct cuda_commit_slot {
     cudaEvent_t began, ended, done; /* of the update's steps; the commit itself */
     bool is_timed;                  /* it had steps */
+    bool weighs;                    /* the weights' norms come with it */
     int n_params, n_parts;
     uint64_t n_calls; /* collectives in front of it */
 };

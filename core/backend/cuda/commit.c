@@ -109,6 +109,22 @@ static enum bst_err keep_statistics(struct bst_be *be, const struct bst_commit *
                : BST_OK;
 }
 
+/* The partial sums are free again: what was made of them is behind. The same sums as
+ * cuda_sum_squares_each() makes, so that who asks later sees the same bits. */
+static enum bst_err weigh(struct bst_be *be, const struct bst_commit *how)
+{
+    const struct cuda_update *u = be->update;
+    const struct kern_grad_squares each = {
+        how->blocks.weight, (const struct kern_param *)(void *)(u->device + cuda_params_at()),
+        u->partial, how->n_params};
+    const struct kern_sum_doubles all = {u->partial, cuda_weights_at(u, u->back), how->n_params};
+
+    if (!how->weighs || !how->n_params)
+        return BST_OK;
+    BST_TRY(cuda_fail(kern_run_grad_squares(be->stream, KERN_F32, &each), "weights' norms"));
+    return cuda_fail(kern_run_sum_doubles(be->stream, KERN_F32, &all), "weights' norms");
+}
+
 static enum bst_err ask_back(struct bst_be *be, cudaEvent_t done)
 {
     struct cuda_update *u = be->update;
@@ -160,12 +176,14 @@ enum bst_err cuda_commit(struct bst_be *be, const struct bst_commit *how)
     const int64_t most = cuda_write_spans(how->spans, how->n_spans,
                                           (struct kern_span *)(void *)(host + cuda_spans_at(u)));
     slot->n_params = how->n_params;
+    slot->weighs = how->weighs;
     slot->n_calls = cuda_link_calls(be);
     BST_TRY(cuda_update_send(be));
     BST_TRY(decide(be, how));
     BST_TRY(cuda_update_optimizer(be, how->optim.kind, how->n_spans, most, &how->blocks,
                                   cuda_decision_at(u->back)));
     BST_TRY(keep_statistics(be, how));
+    BST_TRY(weigh(be, how));
     BST_TRY(ask_back(be, slot->done));
     be->n_commits++;
     return BST_OK;
@@ -211,7 +229,7 @@ static void take(const struct bst_be *be, const struct cuda_commit_slot *slot, c
                  struct bst_commit_result *out)
 {
     const struct kern_decision *d = cuda_decision_at(back);
-    double *const sums = out->sum_squares;
+    double *const sums = out->sum_squares, *const weights = out->weight_squares;
 
     *out = (struct bst_commit_result){
         .grad_norm = d->norm,
@@ -222,6 +240,7 @@ static void take(const struct bst_be *be, const struct cuda_commit_slot *slot, c
         .clipped = d->clipped,
         .loss_scale = d->scale,
         .sum_squares = sums,
+        .weight_squares = weights,
         .after = state_of(&d->after),
         .step = {.loss_sum = d->loss[0].sum,
                  .correct = d->loss[0].correct,
@@ -231,6 +250,9 @@ static void take(const struct bst_be *be, const struct cuda_commit_slot *slot, c
                  .pair_correct = d->loss[1].correct},
     };
     memcpy(sums, cuda_sums_at(back), (size_t)slot->n_params * sizeof *sums);
+    if (slot->weighs)
+        memcpy(weights, cuda_weights_at(be->update, back),
+               (size_t)slot->n_params * sizeof *weights);
     for (int i = 0; i < slot->n_parts; i++)
         out->part_squares += cuda_parts_at(be->update, back)[i];
     if (slot->is_timed)
@@ -240,7 +262,7 @@ static void take(const struct bst_be *be, const struct cuda_commit_slot *slot, c
 /* For the next one that has its place; a rank without samples has no steps. */
 static void clear(struct cuda_commit_slot *slot)
 {
-    slot->is_timed = false;
+    slot->is_timed = slot->weighs = false;
     slot->n_parts = 0;
 }
 

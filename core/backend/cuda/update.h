@@ -8,7 +8,7 @@
 /* What lies in memory in this order: rules and a decision, the parameters, the spans; all written
  * by the host, where there is one for each commit that may be on its way. Behind them, on the
  * device alone, partial sums; then what goes back: the decision, the parameters' sums, those of a
- * part of the update, and the commit's number once more. */
+ * part of the update, the weights', and the commit's number once more. */
 struct cuda_update {
     int most_params, most_spans; /* room for */
     char *host, *device;
@@ -52,15 +52,20 @@ static inline double *cuda_parts_at(const struct cuda_update *u, char *back)
     return cuda_sums_at(back) + u->most_params;
 }
 
-static inline double *cuda_end_at(const struct cuda_update *u, char *back)
+static inline double *cuda_weights_at(const struct cuda_update *u, char *back)
 {
     return cuda_parts_at(u, back) + u->most_spans;
+}
+
+static inline double *cuda_end_at(const struct cuda_update *u, char *back)
+{
+    return cuda_weights_at(u, back) + u->most_params;
 }
 
 static inline size_t cuda_back_bytes(const struct cuda_update *u)
 {
     return sizeof(struct kern_decision) +
-           ((size_t)u->most_params + (size_t)u->most_spans + 1) * sizeof(double);
+           (2 * (size_t)u->most_params + (size_t)u->most_spans + 1) * sizeof(double);
 }
 
 static inline char *cuda_update_host(const struct bst_be *be)
