@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh [options] [resnet8 resnet18 resnet50 gpt lengths], run.sh jpeg|gpu [options], and without PyTorch run.sh paper,
-# run.sh split and run.sh recompute [options]: ./dev bench. PyTorch is looked for in
+# run.sh split, run.sh recompute and run.sh mem [options]: ./dev bench. PyTorch is looked for in
 # BSTUNE_TORCH_PYTHON, else in .venv, which is made where pip can reach an index; without it bstune is shown
 # alone, and JPEG loading not at all.
 set -eu
@@ -8,6 +8,10 @@ cd "$(dirname "$0")/../.."
 case ${1-} in
 split | recompute) # what a setting costs, beside the same run without it
     exec python3 tests/bench/paired.py "$@"
+    ;;
+mem) # what mem says, beside what a run's process comes to
+    shift
+    exec python3 tests/bench/memory.py "$@"
     ;;
 esac
 venv=.venv

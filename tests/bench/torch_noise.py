@@ -242,14 +242,14 @@ def main():
         return
     rows = rows_of(args.csv)
     have = {(r["point"], *(int(r[k]) for k in ("micro", "count", "parts", "updates"))) for r in rows}
-    for number, (point, weights) in enumerate(points(args.weights)):
+    for point, weights in points(args.weights):
         if (point, args.micro, args.count, args.parts, args.updates) in have:
             continue
         start = time.monotonic()
         gram = products(point, weights, args)
         between = time.monotonic()
         grad_sq, trace, phi = scale_of(gram, args.micro)
-        m = measured(weights.resolve(), args, 1 + number)
+        m = measured(weights.resolve(), args, 1 + len(rows))  # other samples for each, or all would err alike
         took = time.monotonic() - between
         told, inside, known, narrow = draw_runs(gram, args, phi)
         rows.append({"point": point, "micro": args.micro, "count": args.count, "parts": args.parts, "updates": args.updates,
