@@ -147,7 +147,7 @@ static void tell(struct bst_session *s, const struct bst_advice *a)
     if (logs)
         return;
     show(s, a, code, text);
-    if (!s->preset.autopilot || !a->change[0])
+    if (!s->preset.autopilot || !a->change[0] || a->saves_time)
         return;
     /* The newest stands, since what it was worked out from is what there is now; of one update's
      * the first, which is the worst: a clipping is no stand-in for a lower rate. */

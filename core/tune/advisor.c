@@ -173,10 +173,18 @@ static double batch_unscaled(const struct bst_advisor *a)
 }
 
 /* How many times outside its bounds; only while something can still be done about it. */
+static bool warmup_is_long(const struct bst_advisor *a)
+{
+    return a->set.warmup_epochs > warmup_most * a->set.epochs;
+}
+
+/* A start that was seen to oscillate has earned a longer one. */
 static double warmup_share(const struct bst_advisor *a)
 {
     double share = a->set.warmup_epochs / a->set.epochs;
     if (!(share > 0) || warmed_for(a) >= 0)
+        return NAN;
+    if (warmup_is_long(a) && isfinite(a->spoke[BST_ADVICE_EARLY_OSCILLATION]))
         return NAN;
     return fmax(warmup_least / share, share / warmup_most);
 }
@@ -241,8 +249,7 @@ static void unscaled_change(const struct bst_advisor *a, char out[48])
 
 static void share_change(const struct bst_advisor *a, char out[48])
 {
-    bool longer = a->set.warmup_epochs < warmup_least * a->set.epochs;
-    double share = longer ? warmup_least : warmup_most;
+    double share = warmup_is_long(a) ? warmup_most : warmup_least;
     /* A length that has passed would end the warm-up at once, which nobody meant. */
     if (share * a->set.epochs > a->last.epoch)
         snprintf(out, 48, "warmup =%g%%", 100 * share);
@@ -419,6 +426,7 @@ int bst_advisor_foresee(const struct bst_advisor *a, const struct bst_advice_set
 {
     struct bst_advisor then = {.set = *next, .last = {.epoch = a->last.epoch}};
     int n = 0;
+    memcpy(then.spoke, a->spoke, sizeof then.spoke);
     for (int i = 0; i < N_BY_SETTINGS; i++) {
         const struct rule *r = &rules[by_settings[i]];
         double is = r->statistic(a), will_be = r->statistic(&then);
@@ -503,6 +511,7 @@ static void give(struct bst_advisor *a, enum bst_advice_rule i, double v)
         .statistic = v,
         .threshold = r->threshold,
         .effect = r->effect,
+        .saves_time = i == BST_ADVICE_WARMUP_SHARE && warmup_is_long(a),
         .due = a->last.epoch + r->horizon,
         .after = NAN,
     };

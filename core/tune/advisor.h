@@ -71,7 +71,8 @@ struct bst_advice {
     char why[160];   /* the statistic in words */
     char change[48]; /* a command; "": nothing a live change could do */
     const char *effect;
-    double due; /* epoch at which it is looked at again */
+    bool saves_time; /* and risks more than it does: for a person to weigh, not for the autopilot */
+    double due;      /* epoch at which it is looked at again */
     bool scored;
     double after; /* the statistic then; NaN when there was none */
     bool improved;

@@ -89,6 +89,18 @@ def of_two_the_worse_comes_first():
         r.end(75)
 
 
+def autopilot_does_not_shorten_a_warm_up():
+    with Place() as p:
+        r = p.start("r", "--autopilot", **{**COLD, "warmup_epochs": 0.6 * COLD["max_epochs"]})
+        until(lambda: r.metrics("advice"), "advice")
+        a = r.metrics("advice")[0]
+        check(a["code"] == "BST-807" and a["change"] == "warmup =10%", f"{a}")
+        r.wait_update(a["update"] + 20)
+        check(not [e for e in r.journal() if e["source"] == "autopilot" and e["command"].startswith("warmup")], f"{r.journal()}")
+        r.send(15)
+        r.end(75)
+
+
 if __name__ == "__main__":
     main(advice_is_given_and_nothing_done, what_is_over_is_not_proposed, none_is_none, a_remark_that_is_advice_is_said_once,
-         autopilot_acts_and_gives_way, of_two_the_worse_comes_first)
+         autopilot_acts_and_gives_way, of_two_the_worse_comes_first, autopilot_does_not_shorten_a_warm_up)

@@ -161,6 +161,12 @@ static void early_oscillation(void **state)
     for (int i = 0; i < 40; i++)
         step(&r, i / 8 % 2 ? 1.2 : 2.2, 1);
     assert_only(&r, BST_DIAG_EARLY_OSCILLATION, "warmup x1.5");
+    /* Longer than a tenth of the run then, which is no reason to take it back. */
+    struct bst_advice_settings longer = usual();
+    longer.warmup_epochs *= 1.5;
+    bst_advisor_settings(&r.a, &longer);
+    step(&r, 1.8, 1);
+    assert_none(&r);
     /* After it, the rate; and again once the rest is over, not before. */
     begin(&r, usual());
     healthy(&r, 1.2);
@@ -366,10 +372,12 @@ static void settings_that_ask_for_it(void **state)
     begin(&r, set);
     step(&r, 2.3, 1);
     assert_only(&r, BST_DIAG_WARMUP_SHARE, "warmup =5%");
+    assert_false(r.a.given[0].saves_time);
     set.warmup_epochs = 4;
     begin(&r, set);
     step(&r, 2.3, 1);
     assert_only(&r, BST_DIAG_WARMUP_SHARE, "warmup =10%");
+    assert_true(r.a.given[0].saves_time);
     set.warmup_epochs = 0.5;
     begin(&r, set);
     step(&r, 2.3, 1);
