@@ -110,7 +110,11 @@ class Run:
         until(there, f"update {n} of {self.name}")
 
     def wait_phase(self, phase):
-        until(lambda: self.status().get("phase") == phase, f"phase {phase} of {self.name}")
+        def there():
+            got = self.status().get("phase")
+            check(got == phase or self.process.poll() is None, f"{self.name} ended before {phase}: {self.said()}")
+            return got == phase
+        until(there, f"phase {phase} of {self.name}")
 
     def status(self):
         rc, out, _ = self.place.cli("status", "--json", self.dir)

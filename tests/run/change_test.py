@@ -2,6 +2,7 @@
 """Live changes as transactions: exact, read back, journalled, undone; or refused with nothing changed."""
 import collections
 import json
+import os
 import shutil
 import time
 
@@ -112,8 +113,8 @@ def undo_and_redo():
 def rewind_brings_the_weights_back():
     """What follows a rewind is what would have followed without the change, bit for bit."""
     with Place() as p:
-        whole = p.start("whole", max_epochs=8).end()
-        r = p.start("r", max_epochs=8)
+        whole = p.start("whole", max_epochs=20).end()
+        r = p.start("r", max_epochs=20)
         r.wait_update(10)
         rc, reply = r.ctl("lr", "x3")
         n = reply["effective_update"]
@@ -174,7 +175,7 @@ def a_harmless_undo_says_nothing_of_it():
 def an_undo_is_kept_by_a_resume():
     """It is in the journal before an update has used it, and in force once."""
     with Place() as p:
-        r = p.start("r", max_epochs=12, checkpoint_interval="never")
+        r = p.start("r", max_epochs=20, checkpoint_interval="never")
         r.wait_update(5)
         check(r.ctl("batch", "+20%")[0] == 0, "no change")
         n = r.ctl("undo")[1]["effective_update"]
@@ -213,8 +214,8 @@ def changes_are_told_in_the_foreground():
 def a_killed_run_stays_rewound():
     """The checkpoints of the branch that was left are the newest, and are not what is resumed from."""
     with Place() as p:
-        whole = p.start("whole", max_epochs=8, checkpoint_interval="5st").end()
-        r = p.start("k", max_epochs=8, checkpoint_interval="5st")
+        whole = p.start("whole", max_epochs=16, checkpoint_interval="5st").end()
+        r = p.start("k", max_epochs=16, checkpoint_interval="5st")
         r.wait_update(10)
         n = r.ctl("lr", "x3")[1]["effective_update"]
         r.wait_update(n + 12)
@@ -246,12 +247,14 @@ def a_resume_goes_on_with_the_changes():
         r.send(9)
         r.process.wait()
         r = p.start("r", resume=True)
-        rc, reply = r_ready(r).ctl("checkpoint")
-        check(rc == 0, f"{reply}")
-        n = r.status()["update"]
+        c = Client(r_again(r), "ctl")
+        reply = c.ask({"op": "command", "id": 1, "text": "checkpoint"}, "command")
+        check(reply["outcome"] == "done", f"{reply}")
+        n = reply["effective_update"]
         check(n < first, f"too fast for this test: {n} of {first}")
-        rc, reply = r.ctl("lr", "x0.9")
-        check(rc == 1 and "puts back" in reply["text"], f"{reply}")
+        reply = c.ask({"op": "command", "id": 2, "text": "lr x0.9"}, "command")
+        check(reply["outcome"] == "refused" and "puts back" in reply["text"], f"{reply}")
+        c.close()
         r.send(9)
         r.process.wait()
         r = p.start("r", resume=True)
@@ -266,8 +269,13 @@ def a_resume_goes_on_with_the_changes():
         check(rc == 0 and reply["changes"][0]["new"] == 32, f"{reply}")
 
 
-def r_ready(r):
-    until(lambda: r.status().get("phase") == "training", "training again")
+def r_again(r):
+    """Its socket is there before its first update is made: what is sent at once is taken in one of the first."""
+    def listens():
+        check(r.process.poll() is None, f"ended early: {r.said()}")
+        info = json.loads((r.dir / "run.json").read_text())
+        return info["pid"] == r.process.pid and os.path.exists(info["socket"])
+    until(listens, "the socket of the process that resumes")
     return r
 
 

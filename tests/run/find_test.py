@@ -6,6 +6,8 @@ import signal
 from bst import Client, Place, check, main, until
 
 SEED = 20261130
+# 240 updates: what is asked for one after the other comes before the end.
+SOME = {"max_epochs": 12}
 
 
 plain = []
@@ -15,7 +17,7 @@ def same(run, what):
     """As a run without a search, which is made once."""
     if not plain:
         with Place() as place:
-            other = place.start("plain").end()
+            other = place.start("plain", **SOME).end()
             plain.extend((other.series(), other.weights()))
     check(run.series() == plain[0], f"{what}: the updates differ from those of a run without a search")
     check(run.weights() == plain[1], f"{what}: the weights differ")
@@ -40,7 +42,7 @@ def searching(run):
 
 def done():
     with Place() as place:
-        run = place.start("done")
+        run = place.start("done", **SOME)
         run.wait_update(3)
         rc, o = run.ctl("fit", "40")
         check(rc == 0 and o["outcome"] == "done" and o["code"] == "BST-209", f"fit: {o}")
@@ -67,7 +69,7 @@ def done():
 def cancelled():
     rng = random.Random(SEED)
     with Place() as place:
-        run = place.start("cancelled")
+        run = place.start("cancelled", **SOME)
         for i, (words, by) in enumerate([("lrfind 1000 5", "cancel"), ("fit 8192", "cancel"), ("lrfind 1000", "pause")]):
             run.wait_update(2 + 3 * i)
             c = ask(run, words)
@@ -100,7 +102,7 @@ def until_random(rng):
 def paused():
     """On a paused run; other commands wait until it is over."""
     with Place() as place:
-        run = place.start("paused")
+        run = place.start("paused", **SOME)
         run.wait_update(4)
         check(run.ctl("pause")[0] == 0, "pause")
         rc, o = run.ctl("lrfind", "20")
@@ -114,7 +116,7 @@ def paused():
 def stopped():
     """stop and SIGTERM end the search first; what is saved is the last update's state."""
     with Place() as place:
-        run = place.start("stopped", checkpoint_interval="5st")
+        run = place.start("stopped", **SOME, checkpoint_interval="5st")
         run.wait_update(6)
         c = ask(run, "lrfind 1000 5")
         until(lambda: searching(run), "lrfind before a stop")
@@ -123,7 +125,7 @@ def stopped():
         check(answered(c)[0] == "dropped", "the search was not answered")
         run.end()
         same(place.start("stopped", resume=True).end(), "stopped and resumed")
-        run = place.start("term", checkpoint_interval="5st")
+        run = place.start("term", **SOME, checkpoint_interval="5st")
         run.wait_update(6)
         c = ask(run, "fit 8192")
         until(lambda: searching(run), "fit before SIGTERM")
@@ -137,7 +139,7 @@ def killed():
     with Place() as place:
         for i in range(4):
             name = f"killed{i}"
-            run = place.start(name, checkpoint_interval="4st")
+            run = place.start(name, **SOME, checkpoint_interval="4st")
             run.wait_update(5 + rng.randrange(8))
             before = sorted(p.name for p in (run.dir / "checkpoints").iterdir())
             c = ask(run, "lrfind 1000 5" if i % 2 else "fit 8192")

@@ -6,7 +6,7 @@ from bst import Place, check, main, signal
 
 RATES = {"adamw": 0.004, "lamb": 0.01, "lars": 2.0}
 SOME = {"lr_scheduler": "constant", "warmup_epochs": 0, "weight_decay_all": "false", "lr_base_batch_size": 32,
-        "eval_interval": "never"}
+        "eval_interval": "never", "max_epochs": 12}
 CHANGES = ('[{at: 10st, command: "lr *0.5"}, {at: 20st, command: "weight-decay =0.02"}, '
            '{at: 30st, command: "clip =0.05"}, {at: 40st, command: "batch =128"}]')
 
@@ -41,7 +41,7 @@ def changes_are_made_and_a_resume_goes_on():
 def trial_and_rewind_leave_no_trace():
     """The means and the count of steps come back with the weights."""
     with Place() as p:
-        long = settings("adamw", max_epochs=8)
+        long = settings("adamw", max_epochs=20)
         plain = p.start("plain", **long).end()
         tried = p.start("tried", **long)
         tried.wait_update(10)

@@ -7,7 +7,9 @@ import random
 from bst import Client, Place, check, main, until
 
 CHANGES = 100
-# More updates than pass between the changes; those under a change are taken back with it.
+# More updates than pass between the changes; those under a change are taken back with it. Where more have passed
+# than there are for so many changes (this process waited for its turn), the next one is made in a pause.
+PACE = 5
 SETTINGS = {"max_epochs": 36, "eval_interval": "4ep", "checkpoint_interval": "never"}
 
 
@@ -46,7 +48,7 @@ class Steering:
 def a_hundred_changes(r, seed):
     rng, s = random.Random(seed), Steering(r)
     kinds, updates_under = {}, 0
-    done = 0
+    done, paused = 0, False
     while done < CHANGES:
         check(r.process.poll() is None, f"seed {seed}: the run was over after {done} changes: {r.said()}")
         text = change(rng)
@@ -54,6 +56,8 @@ def a_hundred_changes(r, seed):
         if reply["outcome"] != "applied":  # that decay already, or no warm-up left to change
             check(reply["outcome"] in ("refused", "done"), f"seed {seed}: {text}: {reply}")
             continue
+        if paused:
+            check(s.give("resume")["outcome"] == "done", f"seed {seed}: {text}: no resume")
         # Some are taken back after the update that read them back, some after more.
         for _ in range(rng.choice((0, 0, 1, 3))):
             n = s.seen()
@@ -63,11 +67,16 @@ def a_hundred_changes(r, seed):
         if rng.random() < 0.2:
             back = s.give("undo")
             check(back["outcome"] == "applied", f"seed {seed}: {text}, undo: {back}")
+        paused = reply["effective_update"] > (done + 2) * PACE
+        if paused:
+            check(s.give("pause")["outcome"] == "done", f"seed {seed}: {text}: no pause")
         back = s.give("undo --rewind")
         check(back["outcome"] == "applied" and back["effective_update"] == reply["effective_update"],
               f"seed {seed}: {text} at {reply['effective_update']}: {back}")
         kinds[text.split()[0]] = kinds.get(text.split()[0], 0) + 1
         done += 1
+    if paused:
+        check(s.give("resume")["outcome"] == "done", f"seed {seed}: no resume")
     s.client.close()
     check(len(kinds) >= 8 and updates_under > 20, f"seed {seed}: too tame: {kinds}, {updates_under}")
 

@@ -6,6 +6,10 @@ import time
 from bst import BSTUNE, Client, Place, check, main, signal, until
 
 
+# So long that a signal comes before the end, however late it is seen that there is something to send it into.
+LONGER = {"max_epochs": 12}
+
+
 def unbroken(p, **settings):
     return p.start("whole", **settings).end()
 
@@ -26,25 +30,26 @@ def term_resume(p, r, whole):
 
 def while_training():
     with Place() as p:
-        whole = unbroken(p)
+        whole = unbroken(p, **LONGER)
         for n in (1, 7, 40):
-            r = p.start(f"t{n}")
+            r = p.start(f"t{n}", **LONGER)
             r.wait_update(n)
             term_resume(p, r, whole)
 
 
 def while_starting():
     with Place() as p:
-        whole = unbroken(p)
-        r = p.start("s")
+        whole = unbroken(p, **LONGER)
+        r = p.start("s", **LONGER)
         until(lambda: (r.dir / "run.json").exists(), "run.json")
         term_resume(p, r, whole)
 
 
 def while_evaluating():
     with Place() as p:
-        whole = unbroken(p, data__eval_count=4096)
-        r = p.start("e", data__eval_count=4096)
+        long = {"data__eval_count": 12000, "max_epochs": 2}
+        whole = unbroken(p, **long)
+        r = p.start("e", **long)
         r.wait_phase("evaluating")
         start = time.monotonic()
         term_resume(p, r, whole)
@@ -53,8 +58,8 @@ def while_evaluating():
 
 def while_paused():
     with Place() as p:
-        whole = unbroken(p)
-        r = p.start("p")
+        whole = unbroken(p, **LONGER)
+        r = p.start("p", **LONGER)
         r.wait_update(5)
         rc, reply = r.ctl("pause")
         check(rc == 0 and r.status()["phase"] == "paused", f"not paused: {reply}")
@@ -72,8 +77,8 @@ def while_saving():
 
 def while_a_change_is_pending():
     with Place() as p:
-        whole = unbroken(p)
-        r = p.start("w")
+        whole = unbroken(p, **LONGER)
+        r = p.start("w", **LONGER)
         r.wait_update(3)
         c = Client(r, "ctl")
         c.send({"op": "command", "id": 1, "text": "batch +20%"})
@@ -107,8 +112,8 @@ def second_term_ends_at_once():
 def a_signal_that_comes_twice_is_one():
     """timeout(1) sends it to the process and then to its group."""
     with Place() as p:
-        whole = unbroken(p)
-        r = p.start("g")
+        whole = unbroken(p, **LONGER)
+        r = p.start("g", **LONGER)
         r.wait_update(3)
         r.send(signal.SIGTERM)
         time.sleep(0.01)
@@ -120,8 +125,8 @@ def a_signal_that_comes_twice_is_one():
 
 def hangup_is_ignored():
     with Place() as p:
-        whole = unbroken(p)
-        r = p.start("h")
+        whole = unbroken(p, **LONGER)
+        r = p.start("h", **LONGER)
         r.wait_update(3)
         for _ in range(5):
             r.send(signal.SIGHUP)
