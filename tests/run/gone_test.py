@@ -122,8 +122,8 @@ def moved_away():
 def a_rewind_over_the_loss():
     """What is held in memory is from before it; the metrics and checkpoints of that time are gone."""
     with Place() as p:
-        whole = p.start("whole", max_epochs=8, checkpoint_interval="never").end()
-        r = p.start("w", max_epochs=8, checkpoint_interval="never")
+        whole = p.start("whole", max_epochs=16, checkpoint_interval="never").end()
+        r = p.start("w", max_epochs=16, checkpoint_interval="never")
         r.wait_update(3)
         check(r.ctl("lr", "x3")[0] == 0 and r.ctl("pause")[0] == 0, "the change and a pause")
         remove(r.dir)

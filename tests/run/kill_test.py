@@ -16,7 +16,7 @@ for kind, n in (("any", 6), ("save", 4), ("change", 4)):
     ARGS.add_argument(f"--{kind}", type=int, default=n)
 ARGS.add_argument("--seed", type=int, default=None)
 
-SETTINGS = {"max_epochs": 4, "checkpoint_interval": "7st"}
+SETTINGS = {"max_epochs": 8, "checkpoint_interval": "7st"}
 
 
 def finish(p, name):
@@ -96,7 +96,7 @@ def kill_inside_a_change(p, rng, i):
         else:
             check(set(sizes.values()) <= {32}, "a change that is in no journal was kept")
         check([m["update"] for m in r.metrics()] == list(range(1, len(sizes) + 1)), "an update twice or never")
-        check(r.metrics()[-1]["samples"] == 4 * 640, "samples lost or repeated")
+        check(r.metrics()[-1]["samples"] == SETTINGS["max_epochs"] * 640, "samples lost or repeated")
         if not acknowledged:
             return
     raise Fail("every command was answered before the kill")

@@ -5,7 +5,7 @@ import shutil
 
 from bst import BSTUNE, Place, Run, check, main, until
 
-SOME = {"max_epochs": 6, "checkpoint_interval": "1ep", "data__threads": 1}
+SOME = {"max_epochs": 12, "checkpoint_interval": "1ep", "data__threads": 1}
 
 
 class Started(Run):
@@ -153,12 +153,12 @@ def a_run_made_longer_is_one_run():
     """By preset.yaml, by the journal, and by the preset that this becomes; resumed after its end and before it."""
     with Place() as p:
         # 32 does not divide 1250: the last update of the shorter run is cut, and so stays in the longer one.
-        some = {**SOME, "max_epochs": 2, "data__train_count": 1250}
+        some = {**SOME, "max_epochs": 2, "data__train_count": 1250, "model__width": 8}
         for name, stop in (("ended", False), ("cut", True)):
             # One change in the updates, one behind the last, which a longer run does not come back to.
             r = p.start(name, "--set", "changes=[{at: 320sa, command: lr *0.5}, {at: 100%, command: batch =16}]", **some)
             if stop:
-                r.wait_update(30)
+                r.wait_update(12)
                 r.send(15)
             r.end(75 if stop else 0)
             first = r.metrics()[-1]["samples"]

@@ -73,7 +73,7 @@ def checkpoints(r):
 
 
 def killed_with_checkpoints(p, name):
-    r = p.start(name, checkpoint_interval="10st", max_epochs=4)
+    r = p.start(name, checkpoint_interval="10st", max_epochs=12)
     r.wait_update(45)
     r.send(signal.SIGKILL)
     r.process.wait()
@@ -88,7 +88,7 @@ def flip(path, at):
 
 def a_damaged_checkpoint_is_passed_over():
     with Place() as p:
-        whole = p.start("whole", max_epochs=4).end()
+        whole = p.start("whole", max_epochs=12).end()
         for file in ("weights.safetensors", "optimizer.safetensors", "state.json", "MANIFEST"):
             r = killed_with_checkpoints(p, f"d-{file}")
             newest = checkpoints(r)[-1]
