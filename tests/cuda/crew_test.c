@@ -40,6 +40,7 @@ struct crew {
     void (*play)(struct crew *crew, struct bst_trainer *t);
     void (*meanwhile)(struct crew *crew); /* NULL: nothing */
     atomic_int taking;                    /* so many were asked to be taken */
+    atomic_bool over;                     /* play has returned, or there was nothing to play on */
     uint32_t hash[UPDATES + 1];           /* after so many updates; 0: not asked */
     double norm[UPDATES], loss[UPDATES];
     int done;
@@ -90,6 +91,8 @@ static void *member_main(void *arg)
     m->err = bst_cluster_open(&c);
     if (!m->err)
         m->err = take_part(m, c);
+    if (!m->process)
+        atomic_store(&m->crew->over, true);
     bst_cluster_close(c, 0);
     return NULL;
 }
@@ -369,8 +372,9 @@ static unsigned long calls_made(const char *name, int device)
     return count_of(calls, fake_calls_get(calls, CALLS), name, device);
 }
 
-/* The run ends with what the device had, or goes on as if nothing had been. */
-static void check_failure(const struct class *class, int device, unsigned long nth, uint64_t seed)
+/* The run ends with what the device had, or goes on as if nothing had been. Whether the call was
+ * made so often: from run to run there are some more or fewer. */
+static bool check_failure(const struct class *class, int device, unsigned long nth, uint64_t seed)
 {
     struct crew c = {.n_processes = 2, .ranks = 2, .play = ahead};
     char fail[80];
@@ -379,12 +383,13 @@ static void check_failure(const struct class *class, int device, unsigned long n
     machine(fail, seed);
     run(&c);
     if (fake_hits() == 0)
-        return; /* it was not called that often this time */
+        return false;
     /* What cuts a commit in two ends the run, too. */
     const bool goes_on = class->err == BST_E_LIBRARY && c.intact;
     if (goes_on ? c.err != BST_OK || c.done < UPDATES : c.err != class->err)
         fail_msg("%s: after %d updates %s: %s", fail, c.done, bst_err_name(c.err), c.text);
     must_be_as_whole(&c, fail);
+    return true;
 }
 
 /* One after the other from the middle on, where updates are on their way: so each kind of work that
@@ -411,8 +416,13 @@ static void a_failure_on_any_process_is_everybodys(void **state)
             if (to <= from)
                 fail_msg("%s on device %d: %lu calls, %lu of them to open", classes[i].call, device,
                          to, from);
+            int met = 0;
             for (int k = 0; k < PLACES; k++)
-                check_failure(&classes[i], device, (from + to) / 2 + (unsigned)k, (uint64_t)k);
+                met +=
+                    check_failure(&classes[i], device, (from + to) / 2 + (unsigned)k, (uint64_t)k);
+            if (!met)
+                fail_msg("%s:%s on device %d: met in none of %d runs, with %lu to %lu calls",
+                         classes[i].call, classes[i].what, device, PLACES, from, to);
         }
 }
 
@@ -492,7 +502,7 @@ enum { STUCK_AT = 3 }; /* the update whose gradients are never summed up */
 /* Its result is being waited for, and nothing else. */
 static void cut_the_lifeline(struct crew *crew)
 {
-    while (atomic_load(&crew->taking) <= STUCK_AT)
+    while (atomic_load(&crew->taking) <= STUCK_AT && !atomic_load(&crew->over))
         sched_yield();
     shutdown(atomic_load(&lifeline_fd), SHUT_RDWR);
 }
