@@ -154,7 +154,7 @@ class Run:
                 return True
             except BlockingIOError:  # the queue is full for a moment
                 return False
-        until(connected, "a connection", 20)
+        until(connected, "a connection")
         return s
 
 

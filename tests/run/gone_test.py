@@ -25,11 +25,11 @@ def remove(path):
             return True
         except OSError:
             return False
-    until(gone, f"{path} to be deleted", 10)
+    until(gone, f"{path} to be deleted")
 
 
 def put_back(r):
-    until(lambda: "BST-608" in r.said() and checkpoints(r), "the folder and a checkpoint in it", 30)
+    until(lambda: "BST-608" in r.said() and checkpoints(r), "the folder and a checkpoint in it")
 
 
 def deleted_while_it_trains():
@@ -148,7 +148,7 @@ def its_place_is_taken():
         check(r.ctl("batch", "=40")[0] == 0, "the change")
         remove(r.dir)
         r.dir.write_text("precious")
-        until(lambda: "BST-609" in r.said() and "is a file now" in r.said(), "a refusal", 30)
+        until(lambda: "BST-609" in r.said() and "is a file now" in r.said(), "a refusal")
         n = r.status()["update"]
         until(lambda: r.status()["update"] > n + 3, "training to go on")
         s = r.status()
@@ -168,7 +168,7 @@ def its_place_is_taken():
         r.dir.unlink()
         os.rename(other.dir, r.dir)
         r.send(signal.SIGCONT)
-        until(lambda: "than the run's is there now" in r.said(), "the next refusal", 30)
+        until(lambda: "than the run's is there now" in r.said(), "the next refusal")
         check({f.name: f.read_bytes() for f in r.dir.iterdir() if f.is_file()} == before, "another run's files were changed")
         check("BST-608" not in r.said(), "said to be made again")
         os.rename(r.dir, other.dir)
@@ -194,7 +194,7 @@ def another_holds_its_lock():
         p.env = mine
         rival.wait_update(3)
         r.send(signal.SIGCONT)
-        until(lambda: "BST-609" in r.said(), "the one without it to say so", 30)
+        until(lambda: "BST-609" in r.said(), "the one without it to say so")
         rival.wait_update(rival.metrics()[-1]["update"] + 3)
         rival.send(signal.SIGTERM)
         rival.end(75)

@@ -9,7 +9,7 @@ import socket
 import stat
 import time
 
-from bst import Client, Place, check, main, signal, until
+from bst import WAIT, Client, Place, check, main, signal, until
 
 LONG = {"max_epochs": 4000, "eval_interval": "never", "checkpoint_interval": "never"}
 
@@ -120,7 +120,7 @@ def thirty_two_and_no_more():
                 return True
             except Exception:  # noqa: B902  the slot is freed a moment later
                 return False
-        until(again, "a free slot", 10)
+        until(again, "a free slot")
         for _ in range(500):
             r.connect().close()
         for c in many:
@@ -163,7 +163,7 @@ def out_of_descriptors():
         r.wait_update(n + 5)
         for s in many:
             s.close()
-        until(lambda: r.status().get("phase") == "training", "a status after the shortage", 20)
+        until(lambda: r.status().get("phase") == "training", "a status after the shortage")
 
 
 def a_slow_reader_is_given_up():
@@ -183,7 +183,6 @@ def a_slow_reader_is_given_up():
         for i in range(2000):
             w.send({"op": "status", "id": i, "layers": True})
         goes_on(r)
-        w.s.settimeout(20)
         last = 0
         while last != 1999:
             last = w.wait("status")["id"]
@@ -207,10 +206,10 @@ def a_request_is_finished_in_time():
                 pass
             except (BrokenPipeError, ConnectionResetError):
                 ended = True
-            if ended or time.monotonic() - start > 20:
+            if ended or time.monotonic() - start > WAIT:
                 break
-        check(ended and time.monotonic() - start < 15, "a byte now and then kept a slot")
-        silent.settimeout(5)
+        # Long before all bytes were sent, of which there are for minutes.
+        check(ended, "a byte now and then kept a slot")
         check(b"10 s" in read_all(silent), "silence kept a slot")
         check(idle.ask({"op": "status", "id": 1}, "status")["id"] == 1, "one that had said hello was thrown out")
         goes_on(r)
@@ -225,11 +224,11 @@ def the_socket_comes_back():
         old = Client(r, "watch")
         os.unlink(path)
         r.send(signal.SIGUSR1)
-        until(lambda: os.path.exists(path), "the socket after SIGUSR1", 5)
+        until(lambda: os.path.exists(path), "the socket after SIGUSR1")
         shutil.rmtree(os.path.dirname(path))
         check(r.status().get("phase") == "training", "a client does not ask for the socket")
         os.unlink(path)
-        until(lambda: os.path.exists(path), "the socket by itself", 15)
+        until(lambda: os.path.exists(path), "the socket by itself")
         check(stat.S_IMODE(os.stat(path).st_mode) == 0o600, "mode")
         check(old.ask({"op": "status", "id": 1}, "status")["id"] == 1, "the connection was lost")
         check(r.ctl("stop")[0] == 0, "stop")
@@ -255,7 +254,7 @@ def others_are_not_listened_to():
                 os.setgid(65534)
                 os.setuid(65534)
                 s = socket.socket(socket.AF_UNIX)
-                s.settimeout(10)
+                s.settimeout(WAIT)
                 s.connect(path)
                 try:
                     s.sendall(b'{"op":"hello","client":"x","user":"y","version":1}\n')
@@ -278,11 +277,11 @@ def the_folder_is_ours_alone():
             make(d)
             p.env["BSTUNE_SOCKET_DIR"] = d
             r = p.start(f"x-{name}", max_epochs=2)
-            rc = r.process.wait(60)
+            rc = r.process.wait(WAIT)
             check(rc == 1 and d in r.said(), f"{name}: {rc} {r.said()}")
         p.env["BSTUNE_SOCKET_DIR"] = str(p.path / ("d" * 100))
         r = p.start("x-long", max_epochs=2)
-        check(r.process.wait(60) == 2 and "BSTUNE_SOCKET_DIR" in r.said(), f"long: {r.said()}")
+        check(r.process.wait(WAIT) == 2 and "BSTUNE_SOCKET_DIR" in r.said(), f"long: {r.said()}")
 
 
 if __name__ == "__main__":

@@ -34,15 +34,15 @@ def a_full_disk_loses_nothing():
         check(not list(r.dir.glob("checkpoints/*.tmp-*")), "an unfinished checkpoint stays behind")
         rc, reply = r.ctl("checkpoint")
         check(rc == 1 and reply["outcome"] == "refused", f"{reply}")
-        until(lambda: "attempt 2, the last is of update" in r.said(), "the next attempt to be told of", 30)
+        until(lambda: "attempt 2, the last is of update" in r.said(), "the next attempt to be told of")
         limit_files(r, resource.RLIM_INFINITY)
         n = r.status()["update"]
-        until(lambda: r.metrics()[-1]["update"] > n, "the metrics to go on", 90)
+        until(lambda: r.metrics()[-1]["update"] > n, "the metrics to go on")
         m = [x["update"] for x in r.metrics()]
         check(m == list(range(1, len(m) + 1)), "lines are missing")
         rc, reply = r.ctl("checkpoint")
         check(rc == 0, f"{reply}")
-        until(lambda: "checkpoints are saved again" in r.said() and "metrics.jsonl is written again" in r.said(), "the end told of", 30)
+        until(lambda: "checkpoints are saved again" in r.said() and "metrics.jsonl is written again" in r.said(), "the end told of")
         check(r.status()["note_code"] == "", "the status still has the code")
 
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from terminal import Terminal, run, same_settings
+from terminal import PATIENCE, Terminal, run, same_settings
 
 BSTUNE = os.path.abspath(sys.argv[1])
 # Some milliseconds an update.
@@ -82,7 +82,7 @@ class Session:
 
     def goes_on(self):
         n = self.updates()[-1]["update"]
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while self.updates()[-1]["update"] <= n + 2:
             assert time.monotonic() < end, "the run has stopped"
             time.sleep(0.02)
@@ -102,11 +102,15 @@ def press(t, key, text):
     deaf(t)
 
 
+# A warm-up that lasts for as long as a case of these looks at it, on a fast machine as well.
+WARMING = {"warmup_epochs": 300}
+
+
 def twenty_percent():
-    with Session() as s:
+    with Session(**WARMING) as s:
         t = s.t
         press(t, "+", "batch 256 → 307 (+20 %)")
-        # In the warm-up, of 500 updates, the rate of the next update is below the peak: both are said.
+        # In the warm-up the rate of the next update is below the peak: both are said.
         said = re.search(r"peak (\S+) → (\S+)\s+rate (\S+) → (\S+)", t.text())
         peak, peak_then, rate, rate_then = map(float, said.groups())
         assert rate < 0.95 * peak and rate_then < 0.95 * peak_then, said.group()
@@ -136,7 +140,7 @@ def twenty_percent():
 
 
 def several_presses_and_none():
-    with Session() as s:
+    with Session(**WARMING) as s:
         t = s.t
         press(t, "+++", "batch 256 → 442 (+73 %)")
         t.send("---")
@@ -144,7 +148,7 @@ def several_presses_and_none():
         press(t, "-", "batch 256 → 205 (-20 %)")
         t.send("\x1b")
         t.gone("y apply")
-        press(t, "w", "warm-up 50 ep → 55 ep")
+        press(t, "w", "warm-up 300 ep → 330 ep")
         t.send("\x1b")
         press(t, "]]", "peak 0.1 → 0.121")
         t.send("y")
@@ -299,7 +303,7 @@ def outlives_its_console():
         t.wait(lambda: re.search(r"┤|\|", t.text()), "a chart")
         os.close(t.fd)  # the terminal is closed
         t.fd = -1
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while not t.ended():
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -403,8 +407,7 @@ def a_finished_run():
 
 def an_end_is_no_question():
     """A trainer that has ended its run holds the lock while it frees what it has: here for long, in another's hands."""
-    with Session(**{"max_epochs": 12, "warmup_epochs": 1}) as s:
-        s.t.expect("● training")
+    with Session(**{"max_epochs": 24, "warmup_epochs": 1}) as s:
         with open(s.dir + "/lock", "r+b") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX)  # once the trainer has let it go
             s.t.expect("ended at")
@@ -412,7 +415,7 @@ def an_end_is_no_question():
             s.t.send("+")
             s.t.expect("the run has ended")
             assert b"trainer gone?" not in s.t.raw, s.t.text()
-            assert seen == 120 and "✓ done" in s.t.text(), s.t.text()
+            assert seen == 240 and "✓ done" in s.t.text(), s.t.text()
         s.t.send("q")
         assert s.t.wait_end() == 0
 

@@ -5,7 +5,7 @@ import re
 import time
 
 from live_test import BSTUNE, Session
-from terminal import run
+from terminal import PATIENCE, run
 
 # What the clock or the viewer makes different between a run and its replay.
 PASSING = [r"run for \S+", r"busy +\S+( %)?", r"left \S+", r"samples/s \S+", r"replay x\S+", r"read-only", r"ended", r"you drive"]
@@ -55,7 +55,7 @@ def same_screens():
         t = s.terminal([BSTUNE, "attach", "quickstart-1", "--readonly"], 100, 30)
         t.expect("‖ paused")
         live = quiet_screen(t)
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while not any(r["set"].get("phase") == "paused" for r in recording(s)):
             assert time.monotonic() < end, "the pause is not in the recording"
             time.sleep(0.05)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from terminal import Terminal, run
+from terminal import PATIENCE, Terminal, run
 
 BSTUNE = os.path.abspath(sys.argv[1])
 TINY = {"model.name": "resnet8", "model.width": 4, "data.format": "shapes", "data.image_size": 12,
@@ -29,8 +29,11 @@ class Sweep:
 
     def __exit__(self, *_):
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
-        end = time.monotonic() + 20
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        end = time.monotonic() + PATIENCE
         while self.processes() and time.monotonic() < end:
             time.sleep(0.01)
         shutil.rmtree(self.path, ignore_errors=True)
