@@ -21,9 +21,13 @@ class Terminal:
         self.screen = pyte.Screen(width, height)
         self.stream = pyte.ByteStream(self.screen)
         self.status = None
+        # The program starts when its terminal has been looked at, however late this process has its turn.
+        wait, go = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
+                os.close(go)
+                os.read(wait, 1)
                 if cwd:
                     os.chdir(cwd)
                 full = {k: v for k, v in os.environ.items()
@@ -36,6 +40,8 @@ class Terminal:
                 os._exit(127)
         self.resize(width, height)
         self.before = termios.tcgetattr(self.fd)
+        os.close(wait)
+        os.close(go)
 
     @staticmethod
     def _size(fd, width, height):
